@@ -22,7 +22,7 @@ from catalog.database import Database
 from catalog.fields import Faults, read_fields
 from catalog.inputs import AREAS, AccountFields, CompanyFields
 from catalog.models import AuditEntry
-from engine.cli.command import Json, begin_quietly, command, new_app, new_group
+from engine.cli.command import Json, add_group, begin_quietly, command
 from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import company_named, open_migrated_database
 from engine.kafka.messages import format_instant
@@ -50,13 +50,11 @@ Levels = Annotated[
 ]
 Running = Coroutine[Any, Any, None]
 
-app = new_app()
-group = new_group(app, "account", "Accounts of the management interface, and their permissions.")
+add_group("account", "Accounts of the management interface, and their permissions.")
 
 
-@command(group, "create", f'account create {_EMAIL} --company "Harbour Mall"', f"account {_FEW}")
+@command("account create", f'account create {_EMAIL} --company "Harbour Mall"', f"account {_FEW}")
 def create(
-    context: typer.Context,
     email: Email,
     company: Annotated[str, Option(help="The name of the company.")],
     create_company: Annotated[
@@ -81,45 +79,45 @@ def create(
         create_company=create_company,
         now=datetime.now(UTC),
     )
-    return _run(context, work, f"{values['email']} can sign in for {owner}")
+    return _run(work, f"{values['email']} can sign in for {owner}")
 
 
-@command(group, "password", f"account password {_EMAIL}")
-def password(context: typer.Context, email: Email, password_stdin: FromStdin = False) -> Running:
+@command("account password", f"account password {_EMAIL}")
+def password(email: Email, password_stdin: FromStdin = False) -> Running:
     """Change the password. The account's sessions end at once."""
     address, chosen = _email(email), _password(password_stdin)
     work = partial(set_password, email=address, password=chosen)
-    return _run(context, work, f"{address} has a new password; its sessions have ended")
+    return _run(work, f"{address} has a new password; its sessions have ended")
 
 
-@command(group, "disable", f"account disable {_EMAIL}")
-def disable(context: typer.Context, email: Email) -> Running:
+@command("account disable", f"account disable {_EMAIL}")
+def disable(email: Email) -> Running:
     """Forbid the account to sign in. Its sessions end at once."""
     address = _email(email)
-    return _run(context, partial(set_active, email=address, active=False), f"{address} is disabled")
+    return _run(partial(set_active, email=address, active=False), f"{address} is disabled")
 
 
-@command(group, "enable", f"account enable {_EMAIL}")
-def enable(context: typer.Context, email: Email) -> Running:
+@command("account enable", f"account enable {_EMAIL}")
+def enable(email: Email) -> Running:
     """Allow a disabled account to sign in again."""
     address = _email(email)
-    return _run(context, partial(set_active, email=address, active=True), f"{address} is active")
+    return _run(partial(set_active, email=address, active=True), f"{address} is active")
 
 
-@command(group, "permissions", f"account permissions {_EMAIL} --permission analytic=1")
-async def permissions(context: typer.Context, email: Email, permission: Levels = None) -> None:
+@command("account permissions", f"account permissions {_EMAIL} --permission analytic=1")
+async def permissions(email: Email, permission: Levels = None) -> None:
     """Change the levels of the named areas. Without --permission show all levels."""
     address, levels = _email(email), _levels(permission or [])
-    async with open_migrated_database(begin_quietly(context)) as database:
+    async with open_migrated_database(begin_quietly()) as database:
         current = await set_permissions(database, address, levels)
     for area, level in current.items():
         say(f"{area} {level}")
 
 
-@command(group, "list")
-async def list_(context: typer.Context, as_json: Json = False) -> None:
+@command("account list")
+async def list_(as_json: Json = False) -> None:
     """List all accounts: company, e-mail, active or disabled, and the levels."""
-    async with open_migrated_database(begin_quietly(context)) as database:
+    async with open_migrated_database(begin_quietly()) as database:
         accounts = await list_accounts(database)
     if as_json:
         for account in accounts:
@@ -144,10 +142,8 @@ def _shown_levels(levels: dict[str, int]) -> str:
     return ", ".join((*others, f"{'the rest' if others else 'all'} {most}"))
 
 
-async def _run(
-    context: typer.Context, work: Callable[[Database], Awaitable[object]], said: str
-) -> None:
-    async with open_migrated_database(begin_quietly(context)) as database:
+async def _run(work: Callable[[Database], Awaitable[object]], said: str) -> None:
+    async with open_migrated_database(begin_quietly()) as database:
         await work(database)
     say(said)
 
@@ -183,9 +179,8 @@ def _password(from_stdin: bool) -> str:
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
 
 
-@command(app, "audit")
+@command("audit")
 async def audit(
-    context: typer.Context,
     company: Annotated[str | None, Option(help="Only this company: name or id.")] = None,
     limit: Annotated[int, Option(min=1, max=10_000, help="At most this many.")] = 100,
     as_json: Json = False,
@@ -194,7 +189,7 @@ async def audit(
 
     Of a secret it shows only that it changed.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     query = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)
     async with open_migrated_database(settings) as database, database.read() as session:
         if company is not None:

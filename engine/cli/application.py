@@ -15,7 +15,7 @@ from typer import Option
 from typer.core import TyperGroup
 
 from catalog.plain_text import for_terminal
-from engine.cli.command import INTERRUPTED, kafka_complaints
+from engine.cli.command import ENV_FILE, INTERRUPTED, commands, kafka_complaints
 from engine.process.metrics import engine_version
 
 _ENV_FILE = "--env-file"
@@ -51,8 +51,8 @@ class CommandGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """The command of that name, or None."""
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            module = importlib.import_module(f"engine.cli.{_COMMANDS[cmd_name]}")
-            self.commands[cmd_name] = typer.main.get_group(module.app).commands[cmd_name]
+            importlib.import_module(f"engine.cli.{_COMMANDS[cmd_name]}")
+            self.commands.update(typer.main.get_group(commands).commands)
         return self.commands.get(cmd_name)
 
     def load(self) -> "CommandGroup":
@@ -102,11 +102,10 @@ def command_group() -> CommandGroup:
 def run(arguments: Sequence[str]) -> int:
     """Run one command. Returns the exit status."""
     env_file, words = _without_env_file(arguments)
+    ENV_FILE.set(env_file)
     with kafka_complaints() as complaints:
         try:
-            status = command_group().main(
-                args=words, prog_name="proximity", standalone_mode=False, obj=env_file
-            )
+            status = command_group().main(words, "proximity", standalone_mode=False)
         except asyncio.CancelledError:
             status, line = INTERRUPTED, "interrupted"
         except (Exception, KeyboardInterrupt) as error:

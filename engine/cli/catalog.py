@@ -5,7 +5,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Argument
 
 from catalog.database import Database
@@ -14,10 +13,9 @@ from catalog.load import LoadError, LoadSummary, load_document
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.cli.command import (
+    add_group,
     begin_quietly,
     command,
-    new_app,
-    new_group,
     telling,
 )
 from engine.cli.output import refused_file, say
@@ -25,14 +23,12 @@ from engine.cli.servers import open_migrated_database, open_migrated_stores
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
 
-app = new_app()
-catalog = new_group(app, "catalog", "The catalog: companies, venues, beacons, campaigns.")
-index = new_group(app, "index", "The index in Redis, from which triggers read the catalog.")
+add_group("catalog", "The catalog: companies, venues, beacons, campaigns.")
+add_group("index", "The index in Redis, from which triggers read the catalog.")
 
 
-@command(catalog, "load", "catalog load docs/examples/catalog.json")
+@command("catalog load", "catalog load docs/examples/catalog.json")
 def load(
-    context: typer.Context,
     file: Annotated[Path, Argument(help="One JSON document; - is standard input.")],
 ) -> Coroutine[Any, Any, None]:
     """Load FILE into the catalog: all of it, or nothing if anything in it is wrong.
@@ -42,7 +38,7 @@ def load(
     so loading a file twice changes nothing. Running processes write the changes to the index in
     Redis within a second; else the next one that starts does.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     return _load(settings, str(file), raw)
 
@@ -75,8 +71,8 @@ async def write_catalog(settings: Settings, database: Database, raw: bytes) -> L
     )
 
 
-@command(index, "rebuild")
-async def rebuild(context: typer.Context) -> None:
+@command("index rebuild")
+async def rebuild() -> None:
     """Build the whole index in Redis again from SQL, and notify running triggers.
 
     This is not needed in daily work: every process compares the index with SQL all the time, and a
@@ -84,7 +80,7 @@ async def rebuild(context: typer.Context) -> None:
     complete; Redis holds both meanwhile. It is safe to run this at any time, and beside other
     writers: it waits up to half a minute for its turn.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     with telling(lambda: "the index is as it was"):
         async with open_migrated_stores(settings) as stores:
             built = await build_again(stores.database, stores.index_store)

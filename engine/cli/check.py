@@ -5,8 +5,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
-import typer
-
 from catalog.database import open_database
 from catalog.migrate import pending
 from catalog.redis_connection import connect_single_node, probe_redis
@@ -17,7 +15,6 @@ from engine.cli.command import (
     begin_quietly,
     command,
     kafka_complaints,
-    new_app,
 )
 from engine.cli.output import count_of, echo_json, print_table
 from engine.cli.servers import line_of
@@ -46,11 +43,10 @@ class Finding(NamedTuple):
 ok = partial(Finding, "ok")
 warning = partial(Finding, "warning")
 bad = partial(Finding, "bad")
-app = new_app()
 
 
-@command(app, "check")
-async def check(context: typer.Context, as_json: Json = False) -> None:
+@command("check")
+async def check(as_json: Json = False) -> None:
     """Check everything that a process needs at its start, and change nothing.
 
     Kafka: whether it is reachable, topics, partitions, and the token of the login if it uses one.
@@ -58,7 +54,7 @@ async def check(context: typer.Context, as_json: Json = False) -> None:
     egress, and the schema registry if a topic needs it. (Readiness and metrics compare the clocks.)
     The exit status is 1 if a check fails; warnings alone are no failure.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     found = await asyncio.gather(*(findings(each, settings) for each in _CHECKS))
     parts = [part for part, _ in _CHECKS.values()]
     rows = [(part, *each) for part, of in zip(parts, found, strict=True) for each in of]

@@ -5,7 +5,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
@@ -21,6 +23,11 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130  # 130: a shell's status for a program th
 P = ParamSpec("P")
 T = TypeVar("T")
 Work = Callable[P, Coroutine[Any, Any, None]]
+# The file of settings that the command line names.
+ENV_FILE: ContextVar[Path | None] = ContextVar("env_file", default=None)
+# The commands of the modules that are imported.
+commands = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+_groups = {"": commands}
 Json = Annotated[bool, Option("--json", help="One JSON object a line.")]
 
 
@@ -32,16 +39,16 @@ class CommandInterruptedError(CommandError):
     """Ctrl-C ended a command; the message says what was done before."""
 
 
-def settings_of(context: typer.Context) -> "Settings":
-    """The settings of the command that is called in `context`. Raises SettingsError."""
-    return load_settings(context.find_root().obj)
+def read_settings() -> "Settings":
+    """The settings, from the environment and `--env-file`. Raises SettingsError."""
+    return load_settings(ENV_FILE.get())
 
 
-def begin_quietly(context: typer.Context) -> "Settings":
+def begin_quietly() -> "Settings":
     """The settings of a short command, which logs only warnings unless LOG_LEVEL was set."""
     from engine.process.logs import configure_logs
 
-    settings = settings_of(context)
+    settings = read_settings()
     is_chosen = "log_level" in settings.model_fields_set
     level = settings.log_level if is_chosen else "warning"
     configure_logs(settings.model_copy(update={"log_level": level}))
@@ -50,24 +57,19 @@ def begin_quietly(context: typer.Context) -> "Settings":
     return settings
 
 
-def new_app() -> typer.Typer:
-    """The commands of a module, which engine/cli/application.py adds to `proximity`."""
-    return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+def add_group(name: str, text: str) -> None:
+    """Make `name` a command with commands of its own; `text` is its help."""
+    _groups[name] = typer.Typer(help=text, short_help=text, no_args_is_help=True)
+    commands.add_typer(_groups[name], name=name)
 
 
-def new_group(app: typer.Typer, name: str, text: str) -> typer.Typer:
-    """A command of `app` with commands of its own; `text` is its help."""
-    group = typer.Typer(help=text, short_help=text, no_args_is_help=True)
-    app.add_typer(group, name=name)
-    return group
-
-
-def command(app: typer.Typer, name: str, *examples: str) -> Callable[[Work[P]], Work[P]]:
-    """Make a function whose coroutine does the work a command of `app`, with examples in its help.
+def command(words: str, *examples: str) -> Callable[[Work[P]], Work[P]]:
+    """Make a function whose coroutine does the work the command `words`, with examples in its help.
 
     Its docstring is the help. What it does before it returns the coroutine (a prompt, a read of
     standard input) ends at once on Ctrl-C.
     """
+    group, _, name = words.rpartition(" ")
 
     def add(work: Work[P]) -> Work[P]:
         @wraps(work)
@@ -75,7 +77,7 @@ def command(app: typer.Typer, name: str, *examples: str) -> Callable[[Work[P]], 
             asyncio.run(work(*args, **kwargs))
 
         summary = " ".join((work.__doc__ or "").partition("\n\n")[0].split())
-        app.command(
+        _groups[group].command(
             name,
             short_help=summary.partition(". ")[0].removesuffix(".") + ".",
             # \b keeps each example on a line of its own.

@@ -2,26 +2,21 @@
 
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
 from connectors.model import Declined, Pairs, Trial
-from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
+from engine.cli.command import CommandError, add_group, begin_quietly, command
 from engine.cli.output import say
 from engine.cli.servers import company_named, open_migrated_database
 from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials
 from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 
-app = new_app()
-group = new_group(
-    app, "connector", "Customers' web services, which provide the content of connector campaigns."
-)
+add_group("connector", "Customers' web services, which provide the content of connector campaigns.")
 
 
-@command(group, "test", 'connector test "Harbour Mall"')
+@command("connector test", 'connector test "Harbour Mall"')
 async def call_once(
-    context: typer.Context,
     company: Annotated[str, Argument(help="The company's name or id.")],
     udid: Annotated[str, Option(help="The udid of the sample device.")] = SAMPLE_UDID,
 ) -> None:
@@ -30,7 +25,7 @@ async def call_once(
     Shows request and reply with masked secrets, and the notification that would follow. Nothing is
     published, the call is not retried, and breakers do not count it.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     decryptor, make_caller = endpoint_decryptor(settings), service_callers(settings)
     async with open_migrated_database(settings) as database:
         async with database.read() as session:
@@ -68,14 +63,14 @@ def _show_message(title: str, first: str, headers: Pairs, body: str) -> None:
         say(f"   {line}")
 
 
-@command(group, "rekey")
-async def rekey(context: typer.Context) -> None:
+@command("connector rekey")
+async def rekey() -> None:
     """Encrypt the parameters and secrets of all connectors with the first key of SECRET_KEY.
 
     The other keys are then needed only for waiting calls, and for dead letters of calls. It is
     safe to run this again, and while the roles run.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     if settings.secret_key is None:
         raise CommandError(MISSING_SECRET_KEY)
     cipher = open_cipher(settings.secret_key.get_secret_value())

@@ -21,10 +21,9 @@ from connectors.model import CallFault
 from engine.cli.command import (
     CommandError,
     Json,
+    add_group,
     begin_quietly,
     command,
-    new_app,
-    new_group,
     telling,
 )
 from engine.cli.output import echo_json, print_table, say
@@ -57,13 +56,11 @@ ReasonOption = Annotated[
     Option(metavar="REASON", parser=_reason, help="Only dead letters with this reason."),
 ]
 
-app = new_app()
-group = new_group(app, "dead-letters", "Records that could not be processed.")
+add_group("dead-letters", "Records that could not be processed.")
 
 
-@command(group, "list")
+@command("dead-letters list")
 async def list_letters(
-    context: typer.Context,
     limit: Annotated[int, Option(min=1, help="Show at most this many; all are counted.")] = 100,
     reason: ReasonOption = None,
     as_json: Json = False,
@@ -72,7 +69,7 @@ async def list_letters(
 
     With --json keys and values are shown in full.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     shown: list[tuple[str, ...]] = []
     counts: Counter[str] = Counter()
     partitions = await partitions_of(settings, [Topics.of(settings.topic_prefix).dead_letters])
@@ -96,13 +93,11 @@ async def list_letters(
 
 
 @command(
-    group,
-    "replay",
+    "dead-letters replay",
     "dead-letters replay --dry-run",
     "dead-letters replay --reason connector_unreachable",
 )
 async def replay(
-    context: typer.Context,
     reason: ReasonOption = None,
     limit: Annotated[int | None, Option(min=1, help="Put back at most this many.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be put back.")] = False,
@@ -118,7 +113,7 @@ async def replay(
     status is 1: those of topics that are not the engine's, those without a value because of its
     size, and detections that are already counted (their notification was too large).
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     *sources, dead_letters = all_topics(settings)
     detections = [topic.name for topic in detection_topics(settings)]
     name = f"{settings.group_prefix}{_GROUP}"

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-import typer
 from redis.exceptions import RedisError
 from sqlalchemy import select
 from typer import Argument, Option
@@ -17,7 +16,7 @@ from typer import Argument, Option
 from api.devices import shown_decisions
 from api.reports import LiveDecision
 from catalog.models import Device
-from engine.cli.command import Json, begin_quietly, command, new_app, telling
+from engine.cli.command import Json, begin_quietly, command, telling
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, company_named, open_migrated_stores, open_redis
 from engine.kafka.messages import format_instant
@@ -31,19 +30,15 @@ _RENEW_SECONDS = 1.0
 Company = Annotated[str, Argument(help="The company's name or id.")]
 Udid = Annotated[str, Argument(help="The device.")]
 
-app = new_app()
 
-
-@command(app, "device", 'device "Harbour Mall" device-1')
-async def device(
-    context: typer.Context, company: Company, udid: Udid, as_json: Json = False
-) -> None:
+@command("device", 'device "Harbour Mall" device-1')
+async def device(company: Company, udid: Udid, as_json: Json = False) -> None:
     """Show the last decisions on the device UDID of COMPANY, the newest first.
 
     Each decision has its reason, and each campaign its own. Triggers keep the last
     RECENT_DECISIONS of them for a day. Exact repeats are left out, and under high load others too.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     async with open_migrated_stores(settings) as stores, stores.database.read() as session:
         owner = await company_named(session, company)
         query = select(Device.id).where(Device.company_id == owner.id, Device.udid == udid)
@@ -73,9 +68,8 @@ def _show(decision: Mapping[str, Any]) -> None:
         say(f"    {campaign['outcome']:13}  {campaign['id']:>6}  {name}")
 
 
-@command(app, "forget", 'forget "Harbour Mall" device-1', 'forget "Harbour Mall" device-1 --yes')
+@command("forget", 'forget "Harbour Mall" device-1', 'forget "Harbour Mall" device-1 --yes')
 async def forget(
-    context: typer.Context,
     company: Company,
     udid: Udid,
     yes: Annotated[bool, Option("--yes", help="Delete; else only show what.")] = False,
@@ -85,7 +79,7 @@ async def forget(
     Daily statistics stay, because they name no device. Kafka keeps the messages until each topic's
     retention ends. A later detection creates the device again. It is safe to run this again.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     async with open_migrated_stores(settings) as stores:
         async with stores.database.read() as session:
             owner = await company_named(session, company)
@@ -108,9 +102,8 @@ async def forget(
         say("nothing is deleted yet: add --yes")
 
 
-@command(app, "tail", "tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
+@command("tail", "tail", 'tail --company "Harbour Mall" --reason throttled --count 10')
 async def tail(
-    context: typer.Context,
     company: Annotated[str | None, Option(help="Only this company: id or name.")] = None,
     campaign: Annotated[str | None, Option(help="Only at its places: id or name.")] = None,
     udid: Annotated[str | None, Option(help="Only this device.")] = None,
@@ -126,7 +119,7 @@ async def tail(
     No device is named. Triggers notice within a second that somebody watches; if nobody does, it
     costs them nothing.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     owner = None if company is None else await company_id(settings, company)
     name = secrets.token_hex(8)
     wanted = TailFilter(name, owner, campaign and campaign.casefold(), udid, reason)

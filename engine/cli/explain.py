@@ -9,7 +9,7 @@ from typer import Option
 
 from api.campaigns import shown_campaign, shown_check
 from catalog.redis_connection import RedisClient
-from engine.cli.command import CommandError, begin_quietly, command, moment, new_app, parsed
+from engine.cli.command import CommandError, begin_quietly, command, moment, parsed
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, open_redis
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey, canonical_uuid
@@ -33,18 +33,13 @@ Explained = tuple[IndexedPlace | None, Question, Explanation]
 Number = Annotated[int | None, Option(min=0, max=65535, help="The beacon's number.")]
 
 
-app = new_app()
-
-
 @command(
-    app,
     "explain",
     _BEACON,
     f"{_BEACON} --udid device-1 --at 2026-11-20T22:41:00+0100",
     'explain --qrcode "harbour-mall/entrance" --company "Harbour Mall"',
 )
 async def explain(
-    context: typer.Context,
     uuid: Annotated[str | None, Option(help="The beacon's UUID.")] = None,
     major: Number = None,
     minor: Number = None,
@@ -65,7 +60,7 @@ async def explain(
     the next time at which the campaign would fire. The command uses the index and the claims in
     Redis and the triggers' own rules. It takes no claim and sends or writes nothing.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     given = [each for each in (uuid, geofence, nfc, qrcode) if each is not None]
     if len(given) != 1:
         raise typer.BadParameter("accepted: one of --uuid, --geofence, --nfc and --qrcode")

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Annotated
 
 import msgspec
-import typer
 from typer import Option
 
-from engine.cli.command import CommandError, begin_quietly, command, new_app, new_group
+from engine.cli.command import CommandError, add_group, begin_quietly, command
 from engine.cli.output import say
 from engine.kafka.messages import Notification, parse
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
@@ -18,20 +17,15 @@ from engine.process.settings import Settings
 
 _decode = msgspec.json.Decoder(Notification).decode
 
-app = new_app()
-group = new_group(
-    app, "notifications", "Notifications that the engine has published for push senders."
-)
+add_group("notifications", "Notifications that the engine has published for push senders.")
 
 
 @command(
-    group,
-    "tail",
+    "notifications tail",
     "notifications tail --from-beginning",
     "notifications tail --udid device-1 --count 1 --json",
 )
 async def tail(
-    context: typer.Context,
     udid: Annotated[str | None, Option(help="Only this device.")] = None,
     campaign: Annotated[str | None, Option(help="Only this campaign: id or name.")] = None,
     from_beginning: Annotated[
@@ -45,7 +39,7 @@ async def tail(
     Prints one line each: the time, the campaign, the device, and the text that the phone shows.
     The command joins no consumer group and commits nothing.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     topic = Topics.of(settings.topic_prefix).notifications
     values = published(
         settings, from_beginning, lambda: say(f"reading {topic}; Ctrl-C ends", err=True)

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from typer import Argument, Option
 
-from engine.cli.command import CommandError, begin_quietly, command, new_app, telling
+from engine.cli.command import CommandError, begin_quietly, command, telling
 from engine.cli.detection_file import DetectionFile, FormatOption, form_of
 from engine.cli.output import refused_file, say, shown_progress
 from engine.cli.servers import open_publisher
@@ -24,18 +24,14 @@ _BATCH_RECORDS = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
 _TICK = 0.02  # seconds: items that become due within it form a batch
 
-app = new_app()
-
 
 @command(
-    app,
     "publish",
     "publish docs/examples/detections.jsonl --now",
     "publish recorded.csv --speed 10",
     "publish - --rate 100 < detections.jsonl",
 )
 def publish(
-    context: typer.Context,
     file: Annotated[Path, Argument(help="JSON Lines, a JSON array, or CSV; - is standard input.")],
     form: FormatOption = None,
     rate: Annotated[float | None, Option(min=0.001, help="Detections a second.")] = None,
@@ -62,7 +58,7 @@ def publish(
         raise typer.BadParameter(
             "goes without --rate: one of them sets the pace", param_hint="speed"
         )
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     source, faults = DetectionFile(file, form or form_of(file)), list[str]()
 
     def items() -> Iterator[Item]:

@@ -14,7 +14,7 @@ import structlog
 import typer
 from typer import Option
 
-from engine.cli.command import command, new_app, settings_of
+from engine.cli.command import ENV_FILE, command, read_settings
 from engine.process.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -22,16 +22,12 @@ log = structlog.get_logger(__name__)
 
 RoleChoice = Literal["trigger", "connector", "recorder", "all"]  # all of them in one process
 
-app = new_app()
-
 
 @command(
-    app,
     "run",
     *("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env"),
 )
 async def run(
-    context: typer.Context,
     role: Annotated[RoleChoice, Option(help="Which role to run.")] = "all",
     workers: Annotated[int, Option(min=1, max=256, help="Processes under one parent.")] = 1,
     embedded: Annotated[bool, Option("--embedded", help="Start servers on loopback.")] = False,
@@ -39,7 +35,7 @@ async def run(
     worker_of: Annotated[str | None, Option(hidden=True, help="Of the parent.")] = None,
 ) -> None:
     """Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."""
-    settings = settings_of(context)
+    settings = read_settings()
     if embedded and workers > 1:
         raise typer.BadParameter(
             "--embedded runs one worker: its broker's groups hold one member", param_hint="workers"
@@ -49,7 +45,7 @@ async def run(
     if workers > 1:
         from engine.process.workers import supervise
 
-        raise typer.Exit(await supervise(role, workers, settings, context.find_root().obj))
+        raise typer.Exit(await supervise(role, workers, settings, ENV_FILE.get()))
 
     from engine.process.lifecycle import ParentProcess
     from engine.process.logs import configure_logs
@@ -76,8 +72,8 @@ async def run(
         await _serve(settings, serve, roles=",".join(names))
 
 
-@command(app, "api")
-async def api(context: typer.Context) -> None:
+@command("api")
+async def api() -> None:
     """Serve the management interface until SIGTERM or SIGINT.
 
     Serves /v2, the console, /docs for people and /openapi.json for programs; metrics, /healthz and
@@ -86,7 +82,7 @@ async def api(context: typer.Context) -> None:
     from engine.process.logs import configure_logs
     from engine.wiring.api import serve_api
 
-    settings = settings_of(context)
+    settings = read_settings()
     configure_logs(settings)
     await _serve(settings, serve_api)
 
@@ -113,12 +109,12 @@ async def _serve(
         log.info("stopped", seconds=round(time.monotonic() - begin, 1))
 
 
-@command(app, "migrate")
-async def migrate(context: typer.Context) -> None:
+@command("migrate")
+async def migrate() -> None:
     """Create or upgrade the tables in DATABASE_URL. It may run again, and in several processes."""
     from catalog.migrate import migrate as upgrade
 
-    settings = settings_of(context)
+    settings = read_settings()
     for revision in await upgrade(settings.database_url.get_secret_value()):
         typer.echo(f"applied {revision}")
     typer.echo("the database is up to date")

@@ -5,10 +5,9 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-import typer
 from typer import Option
 
-from engine.cli.command import Json, command, new_app, settings_of
+from engine.cli.command import ENV_FILE, Json, command, read_settings
 from engine.cli.output import echo_json, say
 from engine.process.settings import Settings, unit_of, variable_name
 from engine.process.settings_sources import (
@@ -21,19 +20,17 @@ from engine.process.settings_sources import (
 
 _INDENT = " " * 4
 _WIDEST = 100
-app = new_app()
 
 
-@command(app, "settings")
+@command("settings")
 async def settings(
-    context: typer.Context,
     changed: Annotated[bool, Option("--changed", help="Only those with another value.")] = False,
     as_json: Json = False,
 ) -> None:
     """Print every setting with its value, default, source and meaning."""
     width = min(_WIDEST, shutil.get_terminal_size().columns) - len(_INDENT)
     number = 0
-    for row in _rows(settings_of(context), given_settings(context.find_root().obj)):
+    for row in _rows(read_settings(), given_settings(ENV_FILE.get())):
         if changed and row["value"] == row["default"]:
             continue
         number += 1

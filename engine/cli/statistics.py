@@ -18,21 +18,17 @@ from catalog.statistics import (
     statistic_lines,
     visit_totals,
 )
-from engine.cli.command import Json, begin_quietly, command, new_app, parsed
+from engine.cli.command import Json, begin_quietly, command, parsed
 from engine.cli.output import LENGTH_NAMES, echo_json, print_table, say
 from engine.cli.servers import open_migrated_database
 
-app = new_app()
-
 
 @command(
-    app,
     "statistics",
     "statistics --from 2026-11-01 --to 2026-11-30 --csv november.csv",
     'statistics --company "Harbour Mall" --kind campaign',
 )
 async def statistics(
-    context: typer.Context,
     first: Annotated[
         str | None, Option("--from", help="First day; default: a week before.")
     ] = None,
@@ -63,7 +59,7 @@ async def statistics(
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
     choice = StatisticFilter(begin, end, company, venue, kind)
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     async with open_migrated_database(settings) as database, database.read() as session:
         if visits:
             found = await visit_totals(session, choice, now=datetime.now(UTC))

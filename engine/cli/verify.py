@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 from uuid import UUID
 
-import typer
 from aiokafka import TopicPartition
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,7 +16,7 @@ from typer import Option
 
 from catalog.database import chunked
 from catalog.models import Beacon, Company, Device, RecorderOffset, Venue
-from engine.cli.command import CommandError, Json, begin_quietly, command, new_app
+from engine.cli.command import CommandError, Json, begin_quietly, command
 from engine.cli.output import echo_json, print_table, say, shown_progress
 from engine.cli.servers import open_migrated_database, open_snapshot
 from engine.formats.decoders import DetectionDecoder, detection_decoders
@@ -36,12 +35,9 @@ _STATEMENT_SECONDS = 3600.0
 _MOST_SHOWN = 1000
 FIGURES = ("nb_beacon", "nb_campaign")
 
-app = new_app()
 
-
-@command(app, "verify")
+@command("verify")
 async def verify(
-    context: typer.Context,
     strict: Annotated[bool, Option("--strict", help="Also fail on what edits explain.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +49,7 @@ async def verify(
     and 100 a notification of the topics. Exit status 0: everything agrees, except what later edits
     of the catalog may explain (unless --strict); 1: there are differences, or nothing was recorded.
     """
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     shown: list[tuple[str, ...]] = []
     number = explained = 0
     with shown_progress("read", "records") as progress:

@@ -31,7 +31,7 @@ from typer import Option
 from catalog.database import Database, open_database
 from catalog.models import Campaign, Company, RecorderOffset, Statistic, VisitStatistic
 from engine.cli.catalog import write_catalog
-from engine.cli.command import CommandError, CommandInterruptedError, command, new_app, settings_of
+from engine.cli.command import CommandError, CommandInterruptedError, command, read_settings
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
     demo_document,
@@ -79,12 +79,9 @@ In another terminal, from this directory:
     {command} --env-file {env} statistics
     {command} --env-file {env} verify"""
 
-app = new_app()
 
-
-@command(app, "demo")
+@command("demo")
 async def demo(
-    context: typer.Context,
     serve: Annotated[bool, Option("--serve", help="Keep running until Ctrl-C.")] = False,
     seconds: Annotated[float, Option(min=1, max=800, help="Seconds that the walks take.")] = 50.0,
 ) -> None:
@@ -94,7 +91,7 @@ async def demo(
     server, an SQLite file, all roles, the interface and a customer's service, with a catalog of 24
     beacons, a geofence, a QR code and some campaigns. The demo needs no settings and uses none.
     """
-    settings_of(context)  # a wrong one stops every command
+    read_settings()  # a wrong one stops every command
     configure_logs(demo_settings())
     task = asyncio.current_task()
     assert task is not None  # noqa: S101  # asyncio.run made it

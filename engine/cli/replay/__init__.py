@@ -25,7 +25,6 @@ from engine.cli.command import (
     begin_quietly,
     command,
     moment,
-    new_app,
     parsed,
     telling,
 )
@@ -47,11 +46,8 @@ _LARGEST_LIST = 5000  # records
 
 Detections = AsyncGenerator[list[DecodedDetection], None]
 
-app = new_app()
-
 
 @command(
-    app,
     "replay",
     "replay --from 2026-11-20T00:00:00+0100",
     "replay detections.jsonl --catalog new.json --without-sql",
@@ -59,7 +55,6 @@ app = new_app()
     "replay --visits exit=60,margin=8",
 )
 async def replay(
-    context: typer.Context,
     file: Annotated[Path | None, Argument(help="As for publish; default: Kafka.")] = None,
     form: FormatOption = None,
     since: Annotated[str | None, Option("--from", help="From 2026-11-20T10:00:00+0100 on.")] = None,
@@ -98,7 +93,7 @@ async def replay(
     later = float(parsed("--shift", parse_delay, shift))
     tried = None if visits is None else parsed("--visits", VisitSettings.parse, visits)
     opened = None if file is None else DetectionFile(file, form or form_of(file))
-    settings = begin_quietly(context)
+    settings = begin_quietly()
     read, decided = ReadRecords(), 0
     with (
         telling(lambda: "no result is shown"),

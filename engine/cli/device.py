@@ -22,7 +22,7 @@ from engine.cli.servers import company_id, company_named, open_migrated_stores, 
 from engine.kafka.messages import format_instant
 from engine.redis.decisions import TailFilter, TailStore
 from engine.redis.devices import DeviceKey
-from engine.wiring.parts import build_decision_store, device_eraser, redis_options
+from engine.wiring.parts import build_decision_store, device_eraser
 from rules.model import Reason
 
 _RENEW_SECONDS = 1.0
@@ -123,8 +123,8 @@ async def tail(
     owner = None if company is None else await company_id(settings, company)
     name = secrets.token_hex(8)
     wanted = TailFilter(name, owner, campaign and campaign.casefold(), udid, reason)
-    async with open_redis(settings) as redis:
-        store = TailStore(**redis_options(settings, redis))
+    async with open_redis(settings) as stores:
+        store = TailStore(**stores.redis_options)
         try:
             async for decision in _decisions(store, wanted):
                 if as_json:

@@ -8,18 +8,16 @@ import typer
 from typer import Option
 
 from api.campaigns import shown_campaign, shown_check
-from catalog.redis_connection import RedisClient
 from engine.cli.command import CommandError, begin_quietly, command, moment, parsed
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, open_redis
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey, TagKey, canonical_uuid
 from engine.process.metrics import Metrics
-from engine.process.settings import Settings
 from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from engine.trigger.place_index import IndexNotBuiltError, PlaceIndex
-from engine.wiring.parts import redis_options
+from engine.wiring.parts import Stores
 from rules.explanation import DeviceHistory, Explanation, Question
 from rules.explanation import explain as explain_detection
 from rules.model import Reason, Zone
@@ -87,9 +85,9 @@ async def explain(
         DeviceHistory(time_zone=time_zone),
         key.kind,
     )
-    async with open_redis(settings) as redis:
+    async with open_redis(settings) as stores:
         try:
-            found = await _explained(settings, redis, key, udid, question, proximity is None)
+            found = await _explained(stores, key, udid, question, proximity is None)
         except IndexNotBuiltError:
             raise CommandError("Redis has no index yet: `proximity run` builds it") from None
     fields = _fields(key, udid, found)
@@ -100,19 +98,14 @@ async def explain(
 
 
 async def _explained(
-    settings: Settings,
-    redis: RedisClient,
-    key: PlaceKey,
-    udid: str | None,
-    question: Question,
-    near_enough: bool,
+    stores: Stores, key: PlaceKey, udid: str | None, question: Question, near_enough: bool
 ) -> Explained:
     """Answer by the index and the claims of the device; a new one, without `udid`, has none.
 
     With `near_enough` the zone is the farthest that triggers. Raises IndexNotBuiltError and the
     errors of Redis.
     """
-    options = redis_options(settings, redis)
+    options = stores.redis_options
     index = PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options)
     place = await index.look_up(key)
     if place is None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
@@ -15,10 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from typer.exceptions import TyperException
 
 from catalog.accounts import is_id
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.errors import CatalogError, DatabaseUrlError, RedisUrlError
 from catalog.models import Company
-from catalog.redis_connection import RedisClient, connect_redis, probe_redis
+from catalog.redis_connection import probe_redis
 from connectors.errors import ConnectorError
 from engine.cli.command import FAILED, INTERRUPTED, USAGE, CommandError, CommandInterruptedError
 from engine.kafka.dead_letters import TooManyDeadLettersError
@@ -89,37 +90,29 @@ def _kafka_reason(error: BaseException, complaints: Collection[str]) -> str:
 
 
 @asynccontextmanager
-async def open_redis(settings: Settings) -> AsyncIterator[RedisClient]:
-    """Redis. Raises RedisUrlError if its answer shows that REDIS_URL is wrong."""
-    url = settings.redis_url.get_secret_value()
-    await probe_redis(url)
-    redis = connect_redis(url)
-    try:
-        yield redis
-    finally:
-        await redis.aclose()
+async def open_redis(settings: Settings) -> AsyncIterator[Stores]:
+    """Redis, which answers; SQL is not asked.
+
+    Raises RedisUrlError if an answer shows that REDIS_URL is wrong.
+    """
+    await probe_redis(settings.redis_url.get_secret_value())
+    async with open_stores(settings) as stores:
+        await stores.redis.ping()
+        yield stores
 
 
 @asynccontextmanager
-async def open_migrated_database(
-    settings: Settings, *, command_timeout: float = 30.0
-) -> AsyncIterator[Database]:
-    """SQL. Raises SchemaError if migrations are missing."""
-    url = settings.database_url.get_secret_value()
-    database = open_database(url, command_timeout=command_timeout)
-    try:
-        await refuse_old_schema(database)
-        yield database
-    finally:
-        await database.close()
+async def open_migrated_database(settings: Settings, **options: Any) -> AsyncIterator[Database]:
+    """SQL. `options` are those of `open_stores`. Raises SchemaError if migrations are missing."""
+    async with open_stores(settings, **options) as stores:
+        await refuse_old_schema(stores.database)
+        yield stores.database
 
 
 @asynccontextmanager
 async def open_migrated_stores(settings: Settings) -> AsyncIterator[Stores]:
     """Redis and SQL, both of which answer."""
-    await probe_redis(settings.redis_url.get_secret_value())
-    async with open_stores(settings) as stores:
-        await stores.redis.ping()
+    async with open_redis(settings) as stores:
         await refuse_old_schema(stores.database)
         yield stores
 

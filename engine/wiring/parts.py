@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from sqlalchemy import text
 
-from catalog.database import Database, open_database, within
+from catalog.database import COMMAND_SECONDS, Database, open_database, within
 from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending
@@ -51,13 +51,20 @@ class Stores:
 
 
 @asynccontextmanager
-async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
-    """Redis and SQL clients; the first use of each opens its connection."""
+async def open_stores(
+    settings: Settings, *, command_timeout: float = COMMAND_SECONDS
+) -> AsyncIterator[Stores]:
+    """Redis and SQL clients; the first use of each opens its connection.
+
+    `command_timeout` (seconds) bounds a statement.
+    """
     async with AsyncExitStack() as stack:
         redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
         stack.push_async_callback(_close, "Redis", redis.aclose)
         database = open_database(
-            settings.database_url.get_secret_value(), pool_size=settings.database_pool
+            settings.database_url.get_secret_value(),
+            command_timeout=command_timeout,
+            pool_size=settings.database_pool,
         )
         stack.push_async_callback(_close, "SQL", database.close)
         options = redis_options(settings, redis)

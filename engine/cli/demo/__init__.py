@@ -51,7 +51,6 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.figures import FigureStore
 from engine.wiring.api import serve_api
-from engine.wiring.parts import redis_options
 from engine.wiring.run import ROLES, run_roles
 from rules.model import Reason
 
@@ -269,8 +268,8 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
         counted = await session.scalar(detections)
         (company_id,) = await session.scalars(select(Company.id))
     today = datetime.now(UTC).date()
-    async with open_redis(settings) as redis:
-        figures = FigureStore(**redis_options(settings, redis))
+    async with open_redis(settings) as stores:
+        figures = FigureStore(**stores.redis_options)
         days = await figures.read(company_id, today - timedelta(days=1), today)
     held_back: defaultdict[int, Counter[Reason]] = defaultdict(Counter)
     for day in days.values():

@@ -37,12 +37,9 @@ def add_console(app: FastAPI, answer: Answer) -> None:
     """Add the pages to the application. Their refusals are pages; `answer` makes all others."""
 
     async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ApiError)  # noqa: S101  # by the registration
         is_page = request.url.path.startswith(f"{PATH}/") or request.url.path == PATH
-        # A script reads the answer of the interface.
-        if is_page and request.headers.get("accept") != "application/json":
-            assert isinstance(error, ApiError)  # noqa: S101  # by the registration
-            return refused(request, error)
-        return await answer(request, error)
+        return refused(request, error) if is_page else await answer(request, error)
 
     for each in ROUTERS:
         app.include_router(each, prefix=PATH, include_in_schema=False)

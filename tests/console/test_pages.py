@@ -19,7 +19,8 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
     stored = await visitor.read(f"{where}/{number}")
     place = f"{own}/beacons/{number}/place"
     moved = await visitor.post(place, {"x": "-4", "y": "9"})
-    assert moved.json() == stored | {"x": -4, "y": 9}
+    assert "Placed. x -4, y 9" in SeenPage(moved.text).text
+    assert await visitor.read(f"{where}/{number}") == stored | {"x": -4, "y": 9}
     assert (await visitor.post(place, {"x": "a", "y": "9"})).status_code == 400
     fence = {"name": "Quay", "latitude": "43,2", "longitude": "5.3", "radius": "300", "active": "1"}
     await visitor.post(f"{own}/geofences/new", fence)

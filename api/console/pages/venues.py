@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from fastapi import APIRouter
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from api.console.context import Context
 from api.console.pages.records import BEACONS
@@ -55,7 +55,8 @@ async def move_beacon(context: Context) -> Response:
     """Save a beacon's new position on the plan. Its other fields stay as they are stored."""
     path = BEACONS.one_path(context)
     position = {name: context.form.get(name) for name in ("x", "y")}
-    return JSONResponse(await context.ask("PUT", path, await context.get(path) | position))
+    moved = await context.ask("PUT", path, await context.get(path) | position)
+    return context.page("venue.html#placed", beacon=moved)
 
 
 def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> dict[str, Any]:

@@ -40,17 +40,12 @@ document.querySelectorAll(".plan").forEach((plan) => {
 
   const save = async (dot) => {
     const [x, y] = dot.at;
-    const answer = await fetch(`${plan.dataset.places}/${dot.dataset.id}/place`, {
-      method: "POST",
-      headers: { accept: "application/json" },
-      body: new URLSearchParams({ x, y }),
-    }).catch(() => null);
-    if (answer?.ok) {
+    status.textContent = "";
+    const address = `${plan.dataset.places}/${dot.dataset.id}/place`;
+    await htmx.ajax("POST", address, { target: status, values: { x, y } }).catch(() => {});
+    if (status.querySelector("[data-placed]")) {
       dot.saved = dot.at;
       document.querySelector(`[data-tray="${dot.dataset.id}"]`)?.parentElement.remove();
-      status.textContent = `${dot.dataset.name}: ${plan.dataset.saved} x ${x}, y ${y}`;
-    } else {
-      status.textContent = (await answer?.json())?.message || plan.dataset.away;
     }
     place(dot, dot.saved);
     draw();

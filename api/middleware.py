@@ -125,6 +125,8 @@ class RequestMiddleware:
 def _add_headers(scope: Scope, message: Message) -> None:
     headers = MutableHeaders(scope=message)
     policy = _DOCS_POLICY if scope["path"] == "/docs" else _POLICY
+    if "etag" in headers:  # a file, which the browser asks for again
+        headers.setdefault("cache-control", "no-cache")
     for name, value in (_HEADERS | {"content-security-policy": policy}).items():
         headers.setdefault(name, value)
     headers["x-request-id"] = scope["request_id"]

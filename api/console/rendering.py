@@ -1,12 +1,7 @@
-"""Renders templates, and serves the scripts and styles that pages load.
+"""Renders templates. All values are escaped, and pages may load only the console's own files."""
 
-All values are escaped, and pages may load only the console's own files.
-"""
-
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,10 +26,6 @@ _HEADERS = {"content-security-policy": _POLICY, "referrer-policy": "same-origin"
 _PREVIEW_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
-_FOLDERS = ("static", "vendor/htmx")
-ASSETS = {
-    file.name: file for folder in _FOLDERS for file in (Path(__file__).parent / folder).iterdir()
-}
 
 
 def rendered(
@@ -72,7 +63,6 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.globals.update(
-        asset=_asset_address,
         console=PATH,
         fault=_fault,
         display_zone=display_zone,
@@ -93,9 +83,3 @@ def _fault(faults: Mapping[str, str], name: str) -> str:
     parts = (f"{name}[", f"{name}.")
     found = (text for place, text in faults.items() if place == name or place.startswith(parts))
     return "; ".join(found)
-
-
-@cache
-def _asset_address(name: str) -> str:
-    """The URL of a file, which changes with its contents."""
-    return f"{PATH}/static/{name}?{hashlib.sha256(ASSETS[name].read_bytes()).hexdigest()[:12]}"

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
-from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from api.answers import ApiError
 from api.console import cookies
@@ -22,7 +23,7 @@ from api.console.pages import (
     statistics,
     venues,
 )
-from api.console.rendering import ASSETS, rendered
+from api.console.rendering import rendered
 from api.console.texts import translations_for
 
 router = APIRouter()
@@ -41,18 +42,11 @@ def add_console(app: FastAPI, answer: Answer) -> None:
         is_page = request.url.path.startswith(f"{PATH}/") or request.url.path == PATH
         return refused(request, error) if is_page else await answer(request, error)
 
+    files = StaticFiles(packages=[("api.console", "static"), ("api.console", "vendor/htmx")])
+    app.mount(f"{PATH}/static", files)
     for each in ROUTERS:
         app.include_router(each, prefix=PATH, include_in_schema=False)
     app.add_exception_handler(ApiError, refuse)
-
-
-@router.get("/static/{name}")
-async def serve_asset(request: Request) -> Response:
-    """Serve a script, a style or a picture of the pages."""
-    file = ASSETS.get(request.path_params["name"])
-    if file is None:
-        raise ApiError(404, "no such file")
-    return FileResponse(file, headers={"cache-control": "public, max-age=3600"})
 
 
 @router.get("/sign-in")

@@ -106,8 +106,7 @@ def pages(ids: dict[str, int]) -> list[str]:
         *("", "/live", f"{own}/campaigns/{ids['campaign']}", f"{own}/campaigns/new", "/venues"),
         *(own, f"{own}/edit", f"{own}/campaigns", f"{own}/beacons", f"{own}/beacons/import"),
         *(f"{own}/beacons/{ids['beacon']}", f"{own}/geofences/new", "/devices", device),
-        *(f"{device}/held", "/company", "/connector", "/statistics", "/audit", "/audit/deleted"),
-        "/nowhere",
+        *(f"{device}/held", "/company", "/connector", "/statistics", "/audit", "/nowhere"),
     ]
 
 

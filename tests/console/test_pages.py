@@ -5,8 +5,9 @@ from datetime import date, timedelta
 from typing import Any
 
 import msgspec
+from sqlalchemy import select
 
-from catalog.models import VisitStatistic
+from catalog.models import AuditEntry, VisitStatistic
 from engine.redis.role_states import RoleStateStore
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import SeenPage, Visitor, decided, device_of, statistic
@@ -201,21 +202,31 @@ async def test_deleted_records_are_restored(visitor: Visitor, bodies: Bodies, ve
     ):
         number = await visitor.made(path, body)
         await visitor.api.call("DELETE", f"{path}/{number}", visitor.headers)
-    for name in ("Boats", "Door"):
-        page = await visitor.get("/audit/deleted")
+    for name, kind in (("Boats", "campaigns"), ("Door", "beacons")):
+        page = await visitor.get("/audit?search=delete")
         actions = [found.get("action") or "" for tag, found in page.tags if tag == "form"]
-        action, *_ = [each for each in actions if each.endswith("/restore")]
+        (action,) = [each for each in actions if each.endswith("/restore") and kind in each]
         assert name in page.texts
         restored = await visitor.post(action.removeprefix("/console"), {})
         home = restored.headers["location"].removeprefix("/console")
         assert "Restored" in (await visitor.get(home)).text
-    assert "Nothing was deleted." in (await visitor.get("/audit/deleted")).texts
+    async with visitor.api.database.write.begin() as session:
+        for entry in await session.scalars(select(AuditEntry)):
+            entry.create_on -= timedelta(days=31)
+    assert "Restore" not in (await visitor.get("/audit?search=delete")).texts
 
 
 async def test_unknown_pages_are_404(api: Harness, visitor: Visitor):
-    for path in ("/nowhere", "/venues/999999", "/venues/x", "/static/../routes.py"):
+    for path in ("/nowhere", "/venues/999999", "/venues/x"):
         page = await visitor.get(path, status=404)
         assert "Not found" in page.texts
+    for path in ("/static/routes.py", "/static/../routes.py"):
+        await visitor.get(path, status=404)
+    style = await visitor.client.get("/console/static/console.css")
+    assert (style.status_code, style.headers["cache-control"]) == (200, "no-cache")
+    again = {"if-none-match": style.headers["etag"]}
+    answer = await visitor.client.get("/console/static/console.css", headers=again)
+    assert answer.status_code == 304
     assert (await visitor.client.get("/console/")).headers["location"] == "/console"
 
 

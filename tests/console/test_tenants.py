@@ -23,7 +23,6 @@ GOOD = {
     "beacon": "",
     "udid": "",
     "image": "",
-    "sure": "1",
     "chosen": "1",
     "cache": "1",
     "cache_unit": "day",
@@ -64,7 +63,7 @@ async def test_a_reader_is_offered_no_change_and_can_make_none(api: Harness, our
         ):
             page = await visitor.get(path)
             assert not {link for link in page.links() if link.endswith(("/new", "/edit"))}, path
-            for word in ("Save", "Delete now", "Mark as test device", "Forget now", "Call once"):
+            for word in ("Save", "Delete now", "Mark as test device", "Call once"):
                 assert word not in page.texts, path
         refused = await visitor.post(f"{own}/edit", GOOD)
         assert refused.status_code == 403

@@ -16,7 +16,7 @@ from engine.redis.figures import BeaconMinute, CompanyDay, FigureStore, RecentDe
 from tests.api.harness import Harness, Headers
 
 SITE = "http://api"
-OPEN = ("/static/{name}", "/sign-in", "/{path:path}")
+OPEN = ("/sign-in", "/{path:path}")
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 NOW = datetime.now(UTC)
 _VOID = {"meta", "link", "input", "img", "br", "hr", "rect", "line", "circle", "image"}

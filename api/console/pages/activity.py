@@ -1,4 +1,4 @@
-"""What happens now and what was changed: the live page, the audit, and what can be restored."""
+"""What happens now and what was changed: the live page and the audit."""
 
 from collections import Counter
 from datetime import datetime
@@ -8,7 +8,7 @@ import orjson
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from api.console.context import Context, RecordList
+from api.console.context import Context
 from api.console.texts import Translations
 from catalog.models import WEEKDAYS
 from catalog.session import RESTORABLE
@@ -58,10 +58,13 @@ def _live_row(decision: dict[str, Any], texts: Translations) -> tuple[str, ...]:
 
 @router.get("/audit")
 async def show_audit(context: Context) -> Response:
-    """Show who changed what, the newest first."""
-    found = await context.listed("/audit", sort="-id")
-    changes = {entry["id"]: changes_in_words(entry, context.texts) for entry in found.records}
-    return context.page("audit.html", found=found, changes=changes)
+    """Show who changed what, the newest first, and restore what was deleted."""
+    found, since = await context.listed("/audit", sort="-id"), context.now - RESTORABLE
+    rows = [
+        (each, changes_in_words(each, context.texts), _restore_page(each, since))
+        for each in found.records
+    ]
+    return context.page("audit.html", found=found, rows=rows)
 
 
 # Fields that another one says better, or that are no news.
@@ -98,30 +101,13 @@ def in_words(name: str, value: Any, texts: Translations) -> str:
     return str(value)
 
 
-@router.get("/audit/deleted")
-async def show_deleted(context: Context) -> Response:
-    """Show what was deleted in the last 30 days and not restored, the newest first."""
-    deleted, restored = [
-        await context.get("/audit", search=each, sort="-id") for each in ("delete", "restore")
-    ]
-    entries = sorted(deleted + restored, key=lambda each: each["id"])
-    latest = {(each["kind"], each["ref"]): each for each in entries}
-    found = [
-        each | {"page": page}
-        for each in latest.values()
-        if each["action"] == "delete"
-        and (page := _restore_page(each))
-        and datetime.fromisoformat(each["create_on"]) >= context.now - RESTORABLE
-    ]
-    found.sort(key=lambda each: -each["id"])
-    return context.page("audit.html", found=RecordList(found, len(found)), changes=None)
-
-
-def _restore_page(entry: dict[str, Any]) -> str:
-    """The page that restores the record of an entry; empty for kinds without one."""
+def _restore_page(entry: dict[str, Any], since: datetime) -> str:
+    """The page that restores what was deleted by the entry; empty if nothing can be restored."""
+    venue = entry["before"].get("venue_id")
+    if entry["action"] != "delete" or datetime.fromisoformat(entry["create_on"]) < since:
+        return ""
     if entry["kind"] == "venue":
         return f"/venues/{entry['ref']}/restore"
-    venue = entry["before"].get("venue_id")
     if entry["kind"] not in ("beacon", "geofence", "nfc", "qrcode", "campaign") or not venue:
         return ""
     return f"/venues/{venue}/{entry['kind']}s/{entry['ref']}/restore"

@@ -27,11 +27,11 @@ _ONE = f"{_LIST}/{{uid:int}}"
 @router.get("/campaigns")
 async def choose_venue(context: Context) -> Response:
     """Redirect to the campaigns of the chosen venue, or of the first one; else to the venues."""
-    venues = await context.venues() or await context.get("/region", limit=1)
-    if not venues:
-        return context.redirect("/venues")
-    number = context.query_number("venue") or venues[0]["id"]
-    return context.redirect(f"/venues/{number}/campaigns")
+    number = context.query_number("venue")
+    if not number:
+        venues = await context.get("/region", sort="name", limit=1)
+        number = venues[0]["id"] if venues else 0
+    return context.redirect(f"/venues/{number}/campaigns" if number else "/venues")
 
 
 @router.get(_LIST)

@@ -53,7 +53,5 @@ async def show_held_data(context: Context) -> Response:
 @router.post("/devices/{id:int}/forget")
 async def erase(context: Context) -> Response:
     """Delete the data. Show how much was deleted, and until when Kafka keeps messages."""
-    if "sure" not in context.form:
-        return await show_held_data(context)
     held = await context.ask("DELETE", f"/crm/{context.path_number('id')}")
     return context.page("held_data.html", device=None, held=held)

@@ -47,8 +47,9 @@ def refused_file(name: str, faults: Sequence[str], done: str) -> CommandError:
     return CommandError(f"{name} has {count_of(len(faults), 'fault')}; {done}")
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int = 0) -> None:
-    """Print a table with its last `numbers` columns on the right.
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table. Columns of numbers are on the right; an id is a name, and None is `-`. A
+    column without any value is left out.
 
     A file gets one line for each row; on a terminal cells are wrapped to its width.
     """
@@ -56,11 +57,16 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers
     if not console.is_terminal:
         console = Console(width=_WIDTH_OF_A_FILE)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
-    for number, name in enumerate(header):
-        is_number = number >= len(header) - numbers
+    columns = []
+    for name, *cells in zip(header, *rows, strict=True):
+        if set(cells) == {None}:
+            continue
+        is_number = not name.endswith("id") and bool({int, float} & set(map(type, cells)))
         table.add_column(Text(name), justify="right" if is_number else "left", no_wrap=is_number)
-    for row in rows:
-        table.add_row(*(Text(for_terminal(cell), overflow="fold") for cell in row))
+        shown = ("-" if each is None else f"{each:,}" if is_number else str(each) for each in cells)
+        columns.append([Text(for_terminal(each), overflow="fold") for each in shown])
+    for row in zip(*columns, strict=True):
+        table.add_row(*row)
     with console.capture() as captured:
         console.print(table)
     typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))

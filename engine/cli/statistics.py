@@ -70,7 +70,11 @@ async def statistics(
                 echo_json(line._asdict())
             return
         if csv_file is None:
-            _show([line async for line in statistic_lines(session, choice)], choice)
+            lines = [line async for line in statistic_lines(session, choice)]
+            if lines:
+                print_table(StatisticLine._fields, lines)
+            else:
+                say(f"nothing from {choice.first} to {choice.last}")
             return
         writer = csv.writer(csv_file, lineterminator="\n")
         writer.writerow(StatisticLine._fields)
@@ -79,17 +83,6 @@ async def statistics(
             writer.writerow(for_csv(line))
             count += 1
     say(f"{count:,} lines written to {csv_file.name}", err=csv_file.name == "<stdout>")
-
-
-def _show(lines: list[StatisticLine], choice: StatisticFilter) -> None:
-    if not lines:
-        say(f"nothing from {choice.first} to {choice.last}")
-        return
-    rows = [
-        (*("-" if each is None else str(each) for each in line[:7]), *map("{:,}".format, line[7:]))
-        for line in lines
-    ]
-    print_table(StatisticLine._fields, rows, numbers=len(StatisticLine._fields[7:]))
 
 
 def _show_visits(found: list[VisitTotals], choice: StatisticFilter, as_json: bool) -> None:
@@ -101,15 +94,13 @@ def _show_visits(found: list[VisitTotals], choice: StatisticFilter, as_json: boo
     if not found:
         say(f"no visits from {choice.first} to {choice.last}")
         return
-    header = ("company", "venue", "kind", "id", "name")
-    figures = ("visits", "now", "mean", *LENGTH_NAMES)
+    header = ("company", "venue", "kind", "id", "name", "visits", "now", "mean min")
     rows = [
         (
-            *(each.company or "-", each.venue or "-", each.kind, str(each.id), each.name or "-"),
-            *(f"{each.visits:,}", f"{each.open:,}"),
-            f"{each.seconds / each.ended / 60:.1f} min" if each.ended else "-",
-            *(f"{count:,}" for count in each.lengths.values()),
+            *(each.company, each.venue, each.kind, each.id, each.name, each.visits, each.open),
+            round(each.seconds / each.ended / 60, 1) if each.ended else None,
+            *each.lengths.values(),
         )
         for each in found
     ]
-    print_table((*header, *figures), rows, numbers=len(figures))
+    print_table((*header, *LENGTH_NAMES), rows)

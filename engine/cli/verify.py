@@ -50,7 +50,7 @@ async def verify(
     of the catalog may explain (unless --strict); 1: there are differences, or nothing was recorded.
     """
     settings = begin_quietly()
-    shown: list[tuple[str, ...]] = []
+    shown: list[Difference] = []
     number = explained = 0
     with shown_progress("read", "records") as progress:
         async with (
@@ -73,7 +73,7 @@ async def verify(
                 if as_json:
                     echo_json(each._asdict())
                 elif number <= _MOST_SHOWN:
-                    shown.append(tuple("-" if cell is None else str(cell) for cell in each))
+                    shown.append(each)
     if shown:
         print_table(Difference._fields, shown)
     read = f"{recount.read:,} records ({recount.malformed:,} of them malformed)"

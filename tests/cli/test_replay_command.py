@@ -56,7 +56,7 @@ def test_as_text(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (hello,) = (line for line in lines if line.startswith("Hall "))
     assert hello.split() == ["Hall", "Hello", "one.json", "3", "3", "1"]
     assert [line.split() for line in lines[-3:]] == [
-        ["hour", "one.json"],
+        ["from", "one.json"],
         ["2026-10-25", "09:00", "2"],
         ["2026-10-25", "10:00", "1"],
     ]

@@ -42,7 +42,7 @@ from engine.cli.demo.walk import (
 )
 from engine.cli.local_servers import embedded_settings, free_port, write_env
 from engine.cli.notifications import one_line, published, read_notification
-from engine.cli.output import count_of, print_table, say, shown_progress
+from engine.cli.output import print_table, say, shown_progress
 from engine.cli.publish import Item, send
 from engine.cli.servers import open_publisher, open_redis, reason_of
 from engine.kafka.topics import Topics
@@ -256,7 +256,7 @@ def counts_of(metric: Any) -> Counter[str]:
 
 
 async def _print_summary(settings: Settings, database: Database, metrics: Metrics) -> None:
-    """Print one notification, what was detected, and what fired or did not, and why."""
+    """Print a notification, what was detected, what fired or did not and why, and the visits."""
     of, stay, one = Statistic, VisitStatistic, Campaign
     sent_of = select(one.id, one.name, one.format, func.sum(of.notifications), func.sum(of.devices))
     sent_of = sent_of.outerjoin(of, (of.kind == "campaign") & (of.ref == one.id))
@@ -265,24 +265,22 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
     async with database.read() as session:
         campaigns = (await session.execute(sent_of.group_by(one.id).order_by(one.id))).all()
         visits = (await session.execute(stays.order_by(stay.kind.desc()))).all()
-        counted = await session.scalar(detections)
+        counted = await session.scalar(detections) or 0
         (company_id,) = await session.scalars(select(Company.id))
     today = datetime.now(UTC).date()
     async with open_redis(settings) as stores:
         figures = FigureStore(**stores.redis_options)
         days = await figures.read(company_id, today - timedelta(days=1), today)
-    held_back: defaultdict[int, Counter[Reason]] = defaultdict(Counter)
+    held_back: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for day in days.values():
         for (id_, reason), count in day.campaigns.items():
-            held_back[id_][reason] += count
-    fired, silent = [], []
+            if reason != Reason.GRANTED:
+                held_back[id_][reason.value] += count
+    fired = []
     for id_, name, form, sent, devices in campaigns:
-        if sent:
-            fired.append((name, f"{form}, to {count_of(devices, 'phone')}", f"{sent:,}"))
-        else:
-            why = [reason.value for reason, _ in held_back[id_].most_common(1)]
-            silent.append((name, *(why or ["no phone was at a switched on place of it"]), "0"))
-    reasons = (+counts_of(metrics.detections)).most_common()
+        nothing = None if sent else "nobody was at its places"
+        mostly, _ = next(iter(held_back[id_].most_common(1)), (nothing, 0))
+        fired.append((name, form, sent or 0, devices or 0, mostly))
     say("A notification, as a push sender gets it:")
     # Of the connector campaign: its content is from the customer's service.
     (called,) = (each.name for each in campaigns if each.format == "connector")
@@ -292,24 +290,18 @@ async def _print_summary(settings: Settings, database: Database, metrics: Metric
             if found is not None and found.campaign.name == called:
                 typer.echo(msgspec.json.format(value).decode())
                 break
-    for title, rows in (
-        ("What was detected", [(reason, "", f"{count:,}") for reason, count in reasons]),
-        ("What did not fire, and why", silent),
-        ("What fired", fired),
-        (
-            "Who came, stayed and left",
-            [
-                (f"at a {kind}", f"{seconds / max(ended, 1):.0f} s on average", f"{ended:,}")
-                for kind, ended, seconds in visits
-            ],
-        ),
+    means = [(kind, ended, round(seconds / max(ended, 1))) for kind, ended, seconds in visits]
+    for header, rows in (
+        (("what was detected", "records"), (+counts_of(metrics.detections)).most_common()),
+        (("campaign", "format", "sent", "phones", "mostly held back by"), fired),
+        (("who came, stayed and left", "visits", "seconds on average"), means),
     ):
         say("")
-        print_table((title, "", ""), rows, numbers=1)
-    notifications = sum(each[3] or 0 for each in campaigns)
+        print_table(header, rows)
     say("")
+    notifications = sum(sent for _, _, sent, *_ in fired)
     say(
-        f"SQL has counted {counted or 0:,} detections at active places and {notifications:,} "
+        f"SQL has counted {counted:,} detections at active places and {notifications:,} "
         "notifications."
     )
 

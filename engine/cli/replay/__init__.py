@@ -2,23 +2,27 @@
 
 Records come from Kafka or from a file. The catalog comes from SQL, from a file loaded over a copy
 of SQL, or from a file alone (catalogs.py). Decoding and deciding are the trigger's; claims are in
-memory (decisions.py). output.py shows the counts.
+memory (decisions.py). The text is made of the objects of --json.
 """
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from math import inf
+from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TextIO
+from uuid import UUID
 
 import typer
 from typer import Argument, Option
 
 from catalog.database import chunked
 from catalog.load import LoadError
+from catalog.plain_text import csv_text
 from engine.cli.command import (
     CommandError,
     Json,
@@ -29,22 +33,58 @@ from engine.cli.command import (
     telling,
 )
 from engine.cli.detection_file import DetectionFile, FormatOption, form_of
-from engine.cli.output import echo_json, refused_file, shown_progress
+from engine.cli.output import (
+    LENGTH_NAMES,
+    count_of,
+    echo_json,
+    print_table,
+    refused_file,
+    say,
+    shown_progress,
+)
 from engine.cli.replay.catalogs import ReplayedCatalog, loaded_over, read_catalog
-from engine.cli.replay.decisions import CatalogReplay, VisitReplay, VisitSettings
-from engine.cli.replay.output import SentCsv, print_results
+from engine.cli.replay.decisions import CatalogReplay, Grant, VisitReplay, VisitSettings
 from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import detection_decoders
 from engine.kafka.detections import DecodedDetection
+from engine.kafka.messages import format_instant
 from engine.kafka.topic_reader import OffsetRange, open_topic_reader, partitions_of
+from engine.kafka.topics import detection_topics
 from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
+from engine.trigger.grants import notification_ids
 from engine.wiring.parts import catalog_limits
+from rules.model import Reason
 from rules.parsing import parse_delay
 
 _LARGEST_LIST = 5000  # records
+_MOST_HOURS = 48
+_SENT_COLUMNS = (
+    *("catalog", "id", "detected_at", "company", "venue", "campaign_id", "campaign"),
+    *("format", "beacon", "udid"),
+)
+_CAMPAIGNS = (
+    *("venue", "campaign", "catalog", "else mostly", "sent", "devices", "held back"),
+    *("only here", "devices only here"),
+)
+_VISITS = ("place", "settings", "visits", "back in 5 min", "mean min", *LENGTH_NAMES)
 
-Detections = AsyncGenerator[list[DecodedDetection], None]
+
+class Part(NamedTuple):
+    """Records that were read together: their detections, and why the others are none.
+
+    `read` of `total` (bytes or records) of the source have been read.
+    """
+
+    detections: list[DecodedDetection]
+    faults: list[str]
+    records: int
+    read: int
+    total: int
+
+
+Parts = AsyncGenerator[Part, None]
+Cells = Iterator[tuple[Any, ...]]
 
 
 @command(
@@ -94,7 +134,10 @@ async def replay(
     tried = None if visits is None else parsed("--visits", VisitSettings.parse, visits)
     opened = None if file is None else DetectionFile(file, form or form_of(file))
     settings = begin_quietly()
-    read, decided = ReadRecords(), 0
+    topics = ", ".join(topic.name for topic in detection_topics(settings))
+    source = topics if opened is None else opened.name
+    records = undecodable = decided = 0
+    first_fault = None
     with (
         telling(lambda: "no result is shown"),
         shown_progress("replayed", "detections") as progress,
@@ -104,28 +147,34 @@ async def replay(
         catalogs = await _catalogs(settings, files, without_sql)
         replays = _replays(settings, catalogs, begin + later, tried)
         if opened is None:
-            detections = _of_kafka(settings, begin - before, end, read, progress)
+            parts = _of_kafka(settings, begin - before, end)
         else:
-            detections = _of_file(opened, settings.path_loss_exponent, read, progress)
-        written = SentCsv(sends)
+            parts = _of_file(opened, settings.path_loss_exponent)
+        _write(sends, [_SENT_COLUMNS])
         started = time.monotonic()
-        async with aclosing(detections):
-            async for batch in detections:  # there is no await per detection
-                part = [each for each in batch if begin - before <= each.detected_at < end]
-                decided += sum(each.detected_at >= begin for each in part)
-                _move(part, later)
+        async with aclosing(parts):
+            async for part in parts:  # there is no await per detection
+                records += part.records
+                undecodable += len(part.faults)
+                first_fault = first_fault or next(iter(part.faults), None)
+                chosen = [
+                    each for each in part.detections if begin - before <= each.detected_at < end
+                ]
+                decided += sum(each.detected_at >= begin for each in chosen)
+                _move(chosen, later)
                 for one in replays:
-                    written.add(one.catalog, one.decide(part))
+                    _write(sends, _sent(one.catalog, one.decide(chosen)))
+                progress(count=records, completed=part.read, total=part.total)
         for one in replays:
-            written.add(one.catalog, one.finish())
-    if read.records and read.records == read.undecodable:
-        raise CommandError(f"there is no detection in {read.source}; {read.first_fault}")
+            _write(sends, _sent(one.catalog, one.finish()))
+    if records and records == undecodable:
+        raise CommandError(f"there is no detection in {source}; {first_fault}")
     summary = {
         "kind": "replay",
-        "source": read.source,
-        "records": read.records,
-        "undecodable": read.undecodable,
-        "first_fault": read.first_fault,
+        "source": source,
+        "records": records,
+        "undecodable": undecodable,
+        "first_fault": first_fault,
         "detections": decided,
         "seconds": round(time.monotonic() - started, 3),
         "begins_cold": begin > -inf and not before,
@@ -134,7 +183,7 @@ async def replay(
     }
     rows = [summary, *_rows(replays)]
     if not as_json:
-        print_results(*rows)
+        _show(*rows)
         return
     for row in rows:
         echo_json(row)
@@ -156,21 +205,6 @@ def _rows(replays: list[CatalogReplay]) -> Iterator[dict[str, Any]]:
         yield from one.rows(other)
 
 
-@dataclass
-class ReadRecords:
-    """How many records were read of a source, of which `undecodable` are not detections."""
-
-    source: str = ""
-    records: int = 0
-    undecodable: int = 0
-    first_fault: str | None = None
-
-    def note_fault(self, place: str, detail: str) -> None:
-        """A record is no detection."""
-        self.undecodable += 1
-        self.first_fault = self.first_fault or f"{place}: {detail}"
-
-
 def _move(detections: list[DecodedDetection], seconds: float) -> None:
     """As if the devices had been there later, and the records had come as much later."""
     for detection in detections if seconds else ():
@@ -189,10 +223,8 @@ async def _catalogs(
     Each file is loaded by itself into a copy of SQL's catalog, or into an empty one.
     """
     catalogs, names = list[ReplayedCatalog](), [file.name for file in files if file is not None]
-    async with AsyncExitStack() as stack:
-        database = None
-        if not without_sql:
-            database = await stack.enter_async_context(open_migrated_database(settings))
+    sql = nullcontext() if without_sql else open_migrated_database(settings)
+    async with sql as database:
         for file in files:
             if file is not None:
                 name = file.name if names.count(file.name) == 1 else str(file)
@@ -224,33 +256,21 @@ def _replays(
     return [CatalogReplay(catalog, VisitReplay(each, catalog, *bounds)) for catalog, each in tried]
 
 
-async def _of_file(
-    file: DetectionFile, exponent: float, read: ReadRecords, progress: Callable[..., None]
-) -> Detections:
-    """The detections of a file, a block at a time. What is none is noted."""
-    read.source = file.name
-    progress(total=file.size)
+async def _of_file(file: DetectionFile, exponent: float) -> Parts:
+    """The detections of a file, a block at a time."""
     with file:
         for block in chunked(file.entries(), _LARGEST_LIST):
             await asyncio.sleep(0)  # for a Ctrl-C
-            found = []
+            found, faults = list[DecodedDetection](), list[str]()
             for entry in block:
                 try:
                     found.append(entry.decode(exponent, timed=True))
                 except ValueError as error:
-                    read.note_fault(f"{file.name}:{entry.offset}", str(error))
-            read.records += len(block)
-            yield found
-            progress(count=read.records, completed=file.read)
+                    faults.append(f"{file.name}:{entry.offset}: {error}")
+            yield Part(found, faults, len(block), file.read, file.size)
 
 
-async def _of_kafka(
-    settings: Settings,
-    begin: float,
-    end: float,
-    read: ReadRecords,
-    progress: Callable[..., None],
-) -> Detections:
+async def _of_kafka(settings: Settings, begin: float, end: float) -> Parts:
     """The detections that may be in a period, one partition at a time.
 
     Kafka finds records by their timestamps. A detection may arrive late, or have the time of a
@@ -258,11 +278,10 @@ async def _of_kafka(
     after it. A device's records are in one partition, in order. Raises KafkaError or TimeoutError,
     and CommandError if there is no such topic.
     """
-    decoders = detection_decoders(settings)
-    read.source = ", ".join(decoders)
+    decoders, read = detection_decoders(settings), 0
     partitions = await partitions_of(settings, decoders)
     if not partitions:
-        raise CommandError(f"there is no topic {read.source} yet: `proximity run` makes it")
+        raise CommandError(f"there is no topic {', '.join(decoders)} yet: `proximity run` makes it")
     async with open_topic_reader(settings, missing="skip", largest_list=_LARGEST_LIST) as reader:
         ranges = await reader.ranges(partitions)
         margin = settings.max_detection_age
@@ -271,14 +290,108 @@ async def _of_kafka(
         for tp, whole in ranges.items():
             first = begins.get(tp, whole.begin)
             ranges[tp] = OffsetRange(first, max(first, ends.get(tp, whole.end)))
-        progress(total=sum(end - begin for begin, end in ranges.values()))
+        total = sum(end - begin for begin, end in ranges.values())
         async for records in reader.records_until(ranges):
             decoder = decoders[records[0].topic]
             for part in chunked(records, decoder.records_at_once):
-                batch = await decoder.decode(part)
-                for letter in batch.dead_letters:
-                    of = letter.record
-                    read.note_fault(f"{of.topic}/{of.partition}:{of.offset}", letter.detail)
-                yield batch.messages
-            read.records += len(records)
-            progress(count=read.records, completed=read.records)
+                found, dead = await decoder.decode(part)
+                read += len(part)
+                of = [(each.record, each.detail) for each in dead]
+                faults = [f"{of.topic}/{of.partition}:{of.offset}: {why}" for of, why in of]
+                yield Part(found, faults, len(part), read, total)
+
+
+def _show(summary: dict[str, Any], *rows: dict[str, Any]) -> None:
+    """Print the objects of --json as sentences and tables."""
+    of_kind = defaultdict[str, list[dict[str, Any]]](list)
+    for row in rows:
+        of_kind[row["kind"]].append(row)
+    for line in _summary(summary, of_kind["campaign"]):
+        say(line)
+    names = list(summary["notifications"])
+    # In a comparison the rows of a campaign, and of a kind of place, follow each other.
+    if len(names) > 1:
+        of_kind["campaign"].sort(key=itemgetter("venue", "campaign"))
+    of_kind["visits"].sort(key=itemgetter("place"))
+    tables = {
+        "Detections by the furthest check": (
+            ("catalog", "reason", "detections"),
+            map(itemgetter("catalog", "reason", "detections"), of_kind["reason"]),
+        ),
+        "Campaigns": (_CAMPAIGNS, _campaigns(of_kind["campaign"])),
+        "Visits": (_VISITS, _visits(of_kind["visits"])),
+        "Notifications, by the venues' clocks": (("from", *names), _times(of_kind["hour"], names)),
+    }
+    for title, (header, cells) in tables.items():
+        if shown := list(cells):
+            say("")
+            say(title)
+            print_table(header, shown)
+
+
+def _summary(summary: dict[str, Any], campaigns: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The results in sentences: how much was replayed, a line for each catalog, and notes."""
+    decided, seconds = summary["detections"], summary["seconds"]
+    rate = f"{seconds:.1f} s ({decided / max(seconds, 0.001):,.0f}/s)"
+    yield f"replayed {decided:,} detections of {summary['source']} in {rate}"
+    for name, sent in summary["notifications"].items():
+        yield f"{name}: {sent:,} notifications to {count_of(summary['devices'][name], 'device')}"
+    if summary["undecodable"]:
+        yield (
+            f"{summary['undecodable']:,} of {summary['records']:,} records are not detections, the "
+            f"first: {summary['first_fault']}"
+        )
+    if summary["begins_cold"]:
+        yield (
+            "the claims from before are unknown: a campaign may show a notification that its "
+            "cache delay forbade (--warm-up replays the time before)"
+        )
+    if any(row["sent"] and row["format"] == "connector" for row in campaigns):
+        yield "customers' services are assumed to answer every call with content"
+
+
+def _campaigns(campaigns: Sequence[dict[str, Any]]) -> Cells:
+    for row in campaigns:
+        others = [it for it in row["reasons"] if it not in (Reason.GRANTED, Reason.THROTTLED)]
+        mostly = others[0] if others else "" if row["reasons"] else "no detection"
+        throttled = row["reasons"].get(Reason.THROTTLED, 0)
+        yield (
+            *(row["venue"], row["campaign"], row["catalog"], mostly, row["sent"], row["devices"]),
+            *(throttled, row["only_here"], row["devices_only_here"]),
+        )
+
+
+def _visits(visits: Sequence[dict[str, Any]]) -> Cells:
+    for row in visits:
+        mean = row["seconds"] / max(1, sum(row["lengths"].values())) / 60
+        named = (row["place"], row["catalog"], row["visits"], row["flaps"])
+        yield (*named, round(mean, 1), *row["lengths"].values())
+
+
+def _times(hours: Sequence[dict[str, Any]], names: Sequence[str]) -> Cells:
+    """The notifications by hour, or by day if there are many hours."""
+    by_day = len({row["hour"][:13] for row in hours}) > _MOST_HOURS
+    sent = defaultdict[str, Counter[str]](Counter)
+    for row in hours:
+        hour = row["hour"][:10] if by_day else f"{row['hour'][:13].replace('T', ' ')}:00"
+        sent[hour][row["catalog"]] += row["sent"]
+    for at in sorted(sent):
+        yield (at, *(sent[at][name] for name in names))
+
+
+def _write(stream: TextIO | None, rows: Iterable[Iterable[Any]]) -> None:
+    """Write rows of --sends, if it was given."""
+    if stream is not None:
+        stream.write(csv_text(rows))
+
+
+def _sent(catalog: ReplayedCatalog, grants: Sequence[Grant]) -> Cells:
+    """The rows of --sends."""
+    for detection, place, campaign in grants:
+        named = catalog.campaigns[campaign.id]
+        (id_,) = notification_ids(detection, (campaign,))
+        yield (
+            *(catalog.name, str(UUID(bytes=id_)), format_instant(detection.detected_at)),
+            *(named.company, named.venue, named.campaign_id, named.campaign, named.format),
+            *(place.reference.name, detection.device.udid),
+        )

@@ -27,17 +27,27 @@ from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import company_named, open_migrated_database
 from engine.kafka.messages import format_instant
 
-_CHANGE = (
-    *("id", "create_on", "company_id", "account_id", "email", "request", "action", "kind", "ref"),
-    *("before", "after"),
-)
 _EMAIL = "anna@harbour.example"
 # Reading everything, writing campaigns.
 _FEW = (
     'create anna@harbour.example --company "Harbour Mall" \\\n'
     "    --permission 1 --permission campaign=2"
 )
-Email = Annotated[str, Argument(help="The account's e-mail address.")]
+
+
+def _checked(model: Any, **given: Any) -> dict[str, Any]:
+    faults = Faults()
+    values = read_fields(model, given, faults=faults)
+    for name in given.keys() & faults.keys():
+        raise typer.BadParameter(faults[name], param_hint=name)
+    return values
+
+
+def _email(email: str) -> str:
+    return str(_checked(AccountFields, email=email)["email"])
+
+
+Email = Annotated[str, Argument(parser=_email, help="The account's e-mail address.")]
 FromStdin = Annotated[bool, Option("--password-stdin", help="Read the password from stdin.")]
 Levels = Annotated[
     list[str] | None,
@@ -66,12 +76,13 @@ def create(
     password_stdin: FromStdin = False,
 ) -> Running:
     """Create an account. Without --permission it has all permissions."""
-    given = {"email": email, "name": name, "fonction": fonction}
+    given = {"name": name, "fonction": fonction}
     values = _checked(AccountFields, **{k: v for k, v in given.items() if v is not None})
     owner = _checked(CompanyFields, name=company)["name"]
     levels = _levels(permission or ["2"])
     work = partial(
         create_account,
+        email=email,
         **values,
         company=owner,
         password=_password(password_stdin),
@@ -79,37 +90,34 @@ def create(
         create_company=create_company,
         now=datetime.now(UTC),
     )
-    return _run(work, f"{values['email']} can sign in for {owner}")
+    return _run(work, f"{email} can sign in for {owner}")
 
 
 @command("account password", f"account password {_EMAIL}")
 def password(email: Email, password_stdin: FromStdin = False) -> Running:
     """Change the password. The account's sessions end at once."""
-    address, chosen = _email(email), _password(password_stdin)
-    work = partial(set_password, email=address, password=chosen)
-    return _run(work, f"{address} has a new password; its sessions have ended")
+    work = partial(set_password, email=email, password=_password(password_stdin))
+    return _run(work, f"{email} has a new password; its sessions have ended")
 
 
 @command("account disable", f"account disable {_EMAIL}")
 def disable(email: Email) -> Running:
     """Forbid the account to sign in. Its sessions end at once."""
-    address = _email(email)
-    return _run(partial(set_active, email=address, active=False), f"{address} is disabled")
+    return _run(partial(set_active, email=email, active=False), f"{email} is disabled")
 
 
 @command("account enable", f"account enable {_EMAIL}")
 def enable(email: Email) -> Running:
     """Allow a disabled account to sign in again."""
-    address = _email(email)
-    return _run(partial(set_active, email=address, active=True), f"{address} is active")
+    return _run(partial(set_active, email=email, active=True), f"{email} is active")
 
 
 @command("account permissions", f"account permissions {_EMAIL} --permission analytic=1")
 async def permissions(email: Email, permission: Levels = None) -> None:
     """Change the levels of the named areas. Without --permission show all levels."""
-    address, levels = _email(email), _levels(permission or [])
+    levels = _levels(permission or [])
     async with open_migrated_database(begin_quietly()) as database:
-        current = await set_permissions(database, address, levels)
+        current = await set_permissions(database, email, levels)
     for area, level in current.items():
         say(f"{area} {level}")
 
@@ -148,18 +156,6 @@ async def _run(work: Callable[[Database], Awaitable[object]], said: str) -> None
     say(said)
 
 
-def _checked(model: Any, **given: Any) -> dict[str, Any]:
-    faults = Faults()
-    values = read_fields(model, given, faults=faults)
-    for name in given.keys() & faults.keys():
-        raise typer.BadParameter(faults[name], param_hint=name)
-    return values
-
-
-def _email(email: str) -> str:
-    return str(_checked(AccountFields, email=email)["email"])
-
-
 def _levels(written: list[str]) -> dict[str, int]:
     levels: dict[str, int] = {}
     for text in written:
@@ -190,23 +186,22 @@ async def audit(
     Of a secret it shows only that it changed.
     """
     settings = begin_quietly()
-    query = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)
+    query = select(AuditEntry.__table__).order_by(AuditEntry.id.desc()).limit(limit)
     async with open_migrated_database(settings) as database, database.read() as session:
         if company is not None:
             found = await company_named(session, company)
             query = query.where(AuditEntry.company_id == found.id)
-        entries = list(await session.scalars(query))
+        entries = (await session.execute(query)).all()
     for entry in entries:
-        fields = {name: getattr(entry, name) for name in _CHANGE}
-        fields["create_on"] = format_instant(entry.create_on.timestamp())
+        at = format_instant(entry.create_on.timestamp())
         changes = ", ".join(
             f"{name} {json.dumps(entry.before.get(name))} -> {json.dumps(value)}"
             for name, value in entry.after.items()
         )
         if as_json:
-            echo_json(fields)
+            echo_json(entry._asdict() | {"create_on": at})
         else:
-            what = f"{fields['create_on']} {entry.email} {entry.action} {entry.kind} {entry.ref}"
+            what = f"{at} {entry.email} {entry.action} {entry.kind} {entry.ref}"
             say(f"{what}: {changes}" if entry.action == "edit" else what)
     if not entries and not as_json:
         say("nothing was changed")

@@ -16,7 +16,6 @@ from engine.cli.command import (
     add_group,
     begin_quietly,
     command,
-    telling,
 )
 from engine.cli.output import refused_file, say
 from engine.cli.servers import open_migrated_database, open_migrated_stores
@@ -81,8 +80,7 @@ async def rebuild() -> None:
     writers: it waits up to half a minute for its turn.
     """
     settings = begin_quietly()
-    with telling(lambda: "the index is as it was"):
-        async with open_migrated_stores(settings) as stores:
-            built = await build_again(stores.database, stores.index_store)
+    async with open_migrated_stores(settings) as stores:
+        built = await build_again(stores.database, stores.index_store)
     kinds = ("beacons", "geofences", "tags", "campaigns", "connectors")
     say(f"the index is built: {', '.join(f'{built[kind]} {kind}' for kind in kinds)}")

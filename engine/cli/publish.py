@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -21,8 +21,15 @@ from engine.kafka.topics import detection_topics, ensure_topics
 from engine.process.settings import DetectionTopic, Settings
 
 _BATCH_RECORDS = 1000
-_BATCH_BYTES = 4 * 1024 * 1024
 _TICK = 0.02  # seconds: items that become due within it form a batch
+
+
+class Item(NamedTuple):
+    """A message to publish. `key` is the device's udid, `recorded` its time (s) in the file."""
+
+    key: bytes
+    value: bytes
+    recorded: float
 
 
 @command(
@@ -62,7 +69,10 @@ def publish(
     source, faults = DetectionFile(file, form or form_of(file)), list[str]()
 
     def items() -> Iterator[Item]:
-        return checked_items(source, faults, timed=speed is not None)
+        found = checked_items(source, faults, timed=speed is not None)
+        if rate is None:
+            return found
+        return (item._replace(recorded=number) for number, item in enumerate(found))
 
     if dry_run or not skip_invalid:
         done = "nothing was published"
@@ -74,45 +84,35 @@ def publish(
     if dry_run:
         say(done)
         raise typer.Exit
-    topic = detection_topics(settings)[0]
-    if topic != DetectionTopic(topic.name):
-        raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
-    sending = partial(send, topic=topic.name, items=items(), rate=rate, speed=speed, stamp=now)
-    return _publish(settings, topic.name, source, faults, sending)
+    return _publish(settings, source, items(), faults, speed=rate or speed or inf, stamp=now)
 
 
 async def _publish(
     settings: Settings,
-    topic: str,
     source: DetectionFile,
+    items: Iterable[Item],
     faults: list[str],
-    sending: Callable[[Publisher], AsyncIterator[int]],
+    **options: Any,
 ) -> None:
-    begin, sent = time.monotonic(), 0
+    topic, begin, sent = detection_topics(settings)[0], time.monotonic(), 0
+    if topic != DetectionTopic(topic.name):
+        raise CommandError(f"DETECTION_TOPICS says {topic}: publish writes the format own only")
     with (
         source,
         shown_progress("published", "detections") as progress,
         telling(lambda: f"{sent:,} had been published"),
     ):
         progress(total=source.size)
-        await ensure_topics(settings, (topic,))
+        await ensure_topics(settings, (topic.name,))
         async with open_publisher(settings) as publisher:
-            async for sent in sending(publisher):
+            async for sent in send(publisher, topic.name, items, **options):
                 progress(count=sent, completed=source.read)
     for fault in faults:
         say(fault, err=True)
     seconds = time.monotonic() - begin
     skipped = f", skipped {len(faults):,}" if faults else ""
-    done = f"published {sent:,} detections to {topic} in {seconds:.1f} s"
+    done = f"published {sent:,} detections to {topic.name} in {seconds:.1f} s"
     say(f"{done} ({sent / seconds:,.0f}/s){skipped}")
-
-
-class Item(NamedTuple):
-    """A message to publish. `key` is the device's udid, `recorded` the time of the detection."""
-
-    key: bytes
-    value: bytes
-    recorded: float
 
 
 def checked_items(
@@ -141,44 +141,33 @@ def stamped(value: bytes, epoch: float) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def due_seconds(number: int, recorded: float, rate: float | None, speed: float | None) -> float:
-    """When an item is due after the first one: at a `rate` a second, or at the recorded pace times
-    `speed`, else at once. `recorded` are its seconds after the first one in the file."""
-    if rate is not None:
-        return number / rate
-    return 0.0 if speed is None else recorded / speed
-
-
 async def send(
     publisher: Publisher,
-    *,
     topic: str,
     items: Iterable[Item],
-    rate: float | None = None,
-    speed: float | None = None,
+    *,
+    speed: float = inf,
     stamp: bool = False,
 ) -> AsyncIterator[int]:
-    """Publish the items in order and in batches, each when it is due.
+    """Publish the items in order and in batches, at the recorded pace times `speed`.
 
     With `stamp` detected_at is the present. Gives how many items the brokers have acknowledged.
     Raises KafkaError, MessageTooLargeError, and TimeoutError if a batch takes too long.
     """
-    batch, size, sent = list[Outgoing](), 0, 0
-    begin = first = 0.0
-    for number, item in enumerate(items):
-        if not number:
-            begin, first = time.monotonic(), item.recorded
-        due = begin + due_seconds(number, item.recorded - first, rate, speed)
-        wait = due - time.monotonic()
-        if wait > 0 or len(batch) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
+    batch, sent = list[Outgoing](), 0
+    begin, first = time.monotonic(), None
+    for item in items:
+        first = item.recorded if first is None else first
+        # (Without a speed the times may be missing: no comparison with NaN is true.)
+        wait = begin + (item.recorded - first) / speed - time.monotonic()
+        if wait > 0 or len(batch) >= _BATCH_RECORDS:
             sent += await _flush(publisher, batch)
             yield sent
-            batch, size = [], 0
+            batch = []
         if wait > 0:
             await asyncio.sleep(max(wait, _TICK))
         value = stamped(item.value, time.time()) if stamp else item.value
         batch.append(Outgoing(topic, item.key, value, []))
-        size += len(value)
     yield sent + await _flush(publisher, batch)
 
 

@@ -1,13 +1,12 @@
 """`proximity statistics`: shows detections and notifications by day."""
 
-import csv
 from datetime import UTC, date, datetime
 from typing import Annotated
 
 import typer
 from typer import Option
 
-from catalog.plain_text import for_csv
+from catalog.plain_text import csv_text
 from catalog.statistics import (
     WEEK,
     StatisticFilter,
@@ -76,11 +75,10 @@ async def statistics(
             else:
                 say(f"nothing from {choice.first} to {choice.last}")
             return
-        writer = csv.writer(csv_file, lineterminator="\n")
-        writer.writerow(StatisticLine._fields)
+        csv_file.write(csv_text([StatisticLine._fields]))
         count = 0
         async for line in statistic_lines(session, choice):
-            writer.writerow(for_csv(line))
+            csv_file.write(csv_text([line]))
             count += 1
     say(f"{count:,} lines written to {csv_file.name}", err=csv_file.name == "<stdout>")
 

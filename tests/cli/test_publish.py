@@ -1,15 +1,20 @@
 """Files of detections: what is read, what each fault says, and how it is published."""
 
+import math
 import re
 import signal
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 
 from engine.cli.command import CommandError
 from engine.cli.detection_file import DetectionFile, Entry, Format
-from engine.cli.publish import checked_items, due_seconds, stamped
+from engine.cli.publish import Item, checked_items, send, stamped
 from tests.cli.given import detection
 from tests.servers.proximity import Rig
 from tests.servers.waiting import eventually
@@ -146,14 +151,26 @@ def test_a_stamp_changes_detected_at_and_nothing_else() -> None:
         }
 
 
-@pytest.mark.parametrize(
-    ("rate", "speed", "due"),
-    [(None, None, [0, 0, 0, 0]), (4.0, None, [0, 0.25, 0.5, 0.75]), (None, 10.0, [0, 1, 0.5, 3])],
-)
-def test_the_pace(rate: float | None, speed: float | None, due: list[float]) -> None:
-    recorded = (0.0, 10.0, 5.0, 30.0)
-    found = [due_seconds(number, after, rate, speed) for number, after in enumerate(recorded)]
-    assert found == due
+@pytest.mark.parametrize(("speed", "sent"), [(math.inf, {0: 4}), (10.0, {0: 1, 1: 2, 3: 1})])
+async def test_the_pace(
+    speed: float, sent: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many are sent at each second; the third one comes late, and is sent at once."""
+    now, found = 0.0, Counter[float]()
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    clock, waiting = SimpleNamespace(monotonic=lambda: now), SimpleNamespace(sleep=sleep)
+    monkeypatch.setattr("engine.cli.publish.time", clock)
+    monkeypatch.setattr("engine.cli.publish.asyncio", waiting)
+    monkeypatch.setattr("engine.cli.publish.Outgoing", lambda *_: found.update([now]))
+    monkeypatch.setattr("engine.cli.publish._flush", AsyncMock(return_value=0))
+    items = [Item(b"a", b"{}", 1000.0 + after) for after in (0.0, 10.0, 5.0, 30.0)]
+    publisher: Any = None
+    _ = [each async for each in send(publisher, "detections", items, speed=speed)]
+    assert found == sent
 
 
 async def test_json_lines_arrive_byte_for_byte_in_order_of_their_device(

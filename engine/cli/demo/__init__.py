@@ -219,7 +219,7 @@ async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
         progress(total=len(items))
         topic = Topics.of(settings.topic_prefix).detections
         async with open_publisher(settings) as publisher:
-            async for sent in send(publisher, topic=topic, items=items, speed=speed, stamp=True):
+            async for sent in send(publisher, topic, items, speed=speed, stamp=True):
                 progress(count=sent, completed=sent)
 
 

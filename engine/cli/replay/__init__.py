@@ -30,7 +30,6 @@ from engine.cli.command import (
     command,
     moment,
     parsed,
-    telling,
 )
 from engine.cli.detection_file import DetectionFile, FormatOption, form_of
 from engine.cli.output import (
@@ -138,10 +137,7 @@ async def replay(
     source = topics if opened is None else opened.name
     records = undecodable = decided = 0
     first_fault = None
-    with (
-        telling(lambda: "no result is shown"),
-        shown_progress("replayed", "detections") as progress,
-    ):
+    with shown_progress("replayed", "detections") as progress:
         tune_garbage_collector()
         files = [catalog] if compare is None else [catalog, compare]
         catalogs = await _catalogs(settings, files, without_sql)

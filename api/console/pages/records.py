@@ -157,14 +157,10 @@ async def show_list(kind: RecordKind, context: Context) -> Response:
     return context.page("records.html", kind=kind, venue=venue, found=found)
 
 
-async def show_new(kind: RecordKind, context: Context) -> Response:
-    """Show the form for a new record."""
-    return _form(context, kind, NEW)
-
-
 async def show_form(kind: RecordKind, context: Context) -> Response:
-    """Show the form of a record."""
-    return _form(context, kind, await context.get(kind.one_path(context)))
+    """Show the form of a record, or for a new one."""
+    is_new = context.path.endswith("/new")
+    return _form(context, kind, NEW if is_new else await context.get(kind.one_path(context)))
 
 
 async def submit(kind: RecordKind, context: Context) -> Response:
@@ -228,12 +224,10 @@ def _form(
 
 
 for _kind in (VENUES, *IN_VENUES):
-    _form_page = "/{key}/edit" if _kind is VENUES else "/{key}"
     _kind.add_page(router, "GET", "", show_list)
-    _kind.add_page(router, "GET", "/new", show_new)
-    _kind.add_page(router, "POST", "/new", submit)
-    _kind.add_page(router, "GET", _form_page, show_form)
-    _kind.add_page(router, "POST", _form_page, submit)
+    for _path in ("/new", "/{key}/edit" if _kind is VENUES else "/{key}"):
+        _kind.add_page(router, "GET", _path, show_form)
+        _kind.add_page(router, "POST", _path, submit)
 for _kind in (VENUES, *IN_VENUES, CAMPAIGNS):
     _kind.add_page(router, "POST", "/{key}/delete", remove)
     _kind.add_page(router, "POST", "/{key}/restore", restore)

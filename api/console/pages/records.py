@@ -9,6 +9,7 @@ import segno
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from api import venues
 from api.answers import ApiError
 from api.console.context import Context, PageContext
 from api.console.cookies import PATH, Notice
@@ -18,20 +19,16 @@ router = APIRouter()
 
 
 class FormField(NamedTuple):
-    """A field of a form.
-
-    `kind` is text, number (whole), decimal, proximity or tags. Half fields stand side by side.
-    """
+    """A field of a form: `kind` is its type in JSON, or choice."""
 
     name: str
-    kind: str = "text"
+    kind: str = "string"
     required: bool = False
-    half: bool = False
 
     def shown(self, values: Mapping[str, Any]) -> Any:
         """The value as a form or a file shows it."""
         value = values.get(self.name)
-        if self.kind == "tags":
+        if self.kind == "array":
             return tag_text(value or ())
         if isinstance(value, bool):
             return int(value)
@@ -40,18 +37,17 @@ class FormField(NamedTuple):
     def submitted(self, form: Mapping[str, str]) -> Any:
         """The value of a posted form or of a line of a file, as the interface takes it."""
         text = form.get(self.name, "")
-        if self.kind == "tags":
+        if self.kind == "array":
             return tag_names(text)
-        if self.kind == "decimal":
+        if self.kind == "number":
             return text.replace(",", ".")
-        return text or None if self.kind == "number" else text
+        return text or None if self.kind == "integer" else text
 
 
 class RecordKind(NamedTuple):
     """A kind of record: the paths of its list in the interface and here, its fields and columns.
 
-    `key` is the parameter of paths that names a record. Columns that no operation sorts have a dash
-    before them.
+    `key` is the parameter of paths that names a record.
     """
 
     record: str
@@ -81,65 +77,40 @@ class RecordKind(NamedTuple):
         router.add_api_route(path, partial(handler, self), methods=[method])
 
 
+def _with_pages(records: Any, pages: str, *columns: str, key: str = "uid") -> RecordKind:
+    """A kind of record whose form has the fields that the interface documents, the name first."""
+    schema = records.created.model_json_schema()
+    fields = [
+        FormField(
+            name,
+            "choice" if "enum" in about else about.get("anyOf", [about])[0]["type"],
+            name in schema["required"],
+        )
+        for name, about in schema["properties"].items()
+        if name != "active"
+    ]
+    fields.sort(key=lambda each: each.name != "name")
+    return RecordKind(records.kind, records.path, pages, tuple(fields), columns, key)
+
+
 # What a new record has unless a form or a file says something else.
 NEW = {"active": True, "proximity": "near"}
-_NAME = FormField("name", required=True)
-_TAGS = FormField("tags", "tags")
-VENUES = RecordKind(
-    "venue",
-    "/region",
-    "/venues",
-    (
-        _NAME,
-        FormField("address"),
-        FormField("time_zone"),
-        FormField("visit_silence", "number"),
-        FormField("width", "number", half=True),
-        FormField("height", "number", half=True),
-        FormField("image"),
-    ),
-    ("name", "address", "time_zone", "width", "active"),
-    key="id",
+VENUES = _with_pages(
+    venues.VENUES, "/venues", "name", "address", "time_zone", "width", "active", key="id"
 )
-BEACONS = RecordKind(
-    "beacon",
-    "/region/{id}/beacon",
+BEACONS = _with_pages(
+    venues.BEACONS,
     "/venues/{id}/beacons",
-    (
-        _NAME,
-        FormField("uuid", required=True),
-        FormField("major", "number", required=True, half=True),
-        FormField("minor", "number", required=True, half=True),
-        FormField("proximity", "proximity"),
-        FormField("x", "number", half=True),
-        FormField("y", "number", half=True),
-        FormField("color", half=True),
-        _TAGS._replace(half=True),
-    ),
-    ("name", "proximity", "-tags", "x", "uuid", "major", "minor", "active"),
+    *("name", "proximity", "tags", "x", "uuid", "major", "minor", "active"),
 )
-GEOFENCES = RecordKind(
-    "geofence",
-    "/region/{id}/geofencing",
+GEOFENCES = _with_pages(
+    venues.GEOFENCES,
     "/venues/{id}/geofences",
-    (
-        _NAME,
-        FormField("latitude", "decimal", required=True, half=True),
-        FormField("longitude", "decimal", required=True, half=True),
-        FormField("radius", "number", required=True),
-        _TAGS,
-    ),
-    ("name", "latitude", "longitude", "radius", "-tags", "active"),
+    *("name", "latitude", "longitude", "radius", "tags", "active"),
 )
 NFCS, QRCODES = (
-    RecordKind(
-        record,
-        f"/region/{{id}}/{record}",
-        f"/venues/{{id}}/{record}s",
-        (_NAME, FormField("value", required=True), _TAGS),
-        ("name", "value", "-tags", "active"),
-    )
-    for record in ("nfc", "qrcode")
+    _with_pages(each, f"/venues/{{id}}/{each.kind}s", "name", "value", "tags", "active")
+    for each in (venues.NFCS, venues.QRCODES)
 )
 IN_VENUES = (BEACONS, GEOFENCES, NFCS, QRCODES)
 CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", "/venues/{id}/campaigns")

@@ -53,7 +53,6 @@ from engine.process.lifecycle import tune_garbage_collector
 from engine.process.settings import Settings
 from engine.trigger.grants import notification_ids
 from engine.wiring.parts import catalog_limits
-from rules.model import Reason
 from rules.parsing import parse_delay
 
 _LARGEST_LIST = 5000  # records
@@ -62,11 +61,18 @@ _SENT_COLUMNS = (
     *("catalog", "id", "detected_at", "company", "venue", "campaign_id", "campaign"),
     *("format", "beacon", "udid"),
 )
-_CAMPAIGNS = (
-    *("venue", "campaign", "catalog", "else mostly", "sent", "devices", "held back"),
-    *("only here", "devices only here"),
-)
-_VISITS = ("place", "settings", "visits", "back in 5 min", "mean min", *LENGTH_NAMES)
+# The fields of --json that the tables of the text have.
+_TABLES = {
+    "reason": ("Detections by the furthest check", ("catalog", "reason", "detections")),
+    "campaign": (
+        "Campaigns",
+        (
+            *("venue", "campaign", "catalog", "else_mostly", "sent", "devices", "throttled"),
+            *("only_here", "devices_only_here"),
+        ),
+    ),
+    "visits": ("Visits", ("place", "catalog", "visits", "flaps", "mean_minutes", *LENGTH_NAMES)),
+}
 
 
 class Part(NamedTuple):
@@ -308,21 +314,20 @@ def _show(summary: dict[str, Any], *rows: dict[str, Any]) -> None:
     # In a comparison the rows of a campaign, and of a kind of place, follow each other.
     if len(names) > 1:
         of_kind["campaign"].sort(key=itemgetter("venue", "campaign"))
-    of_kind["visits"].sort(key=itemgetter("place"))
-    tables = {
-        "Detections by the furthest check": (
-            ("catalog", "reason", "detections"),
-            map(itemgetter("catalog", "reason", "detections"), of_kind["reason"]),
-        ),
-        "Campaigns": (_CAMPAIGNS, _campaigns(of_kind["campaign"])),
-        "Visits": (_VISITS, _visits(of_kind["visits"])),
-        "Notifications, by the venues' clocks": (("from", *names), _times(of_kind["hour"], names)),
-    }
-    for title, (header, cells) in tables.items():
-        if shown := list(cells):
-            say("")
-            say(title)
-            print_table(header, shown)
+        of_kind["visits"].sort(key=itemgetter("place"))
+    for row in of_kind["visits"]:
+        row |= zip(LENGTH_NAMES, row["lengths"].values(), strict=True)
+    for kind, (title, header) in _TABLES.items():
+        _print(title, header, [[row[name] for name in header] for row in of_kind[kind]])
+    times = list(_times(of_kind["hour"], names))
+    _print("Notifications, by the venues' clocks", ("from", *names), times)
+
+
+def _print(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    if rows:
+        say("")
+        say(title)
+        print_table(header, rows)
 
 
 def _summary(summary: dict[str, Any], campaigns: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -344,24 +349,6 @@ def _summary(summary: dict[str, Any], campaigns: Sequence[dict[str, Any]]) -> It
         )
     if any(row["sent"] and row["format"] == "connector" for row in campaigns):
         yield "customers' services are assumed to answer every call with content"
-
-
-def _campaigns(campaigns: Sequence[dict[str, Any]]) -> Cells:
-    for row in campaigns:
-        others = [it for it in row["reasons"] if it not in (Reason.GRANTED, Reason.THROTTLED)]
-        mostly = others[0] if others else "" if row["reasons"] else "no detection"
-        throttled = row["reasons"].get(Reason.THROTTLED, 0)
-        yield (
-            *(row["venue"], row["campaign"], row["catalog"], mostly, row["sent"], row["devices"]),
-            *(throttled, row["only_here"], row["devices_only_here"]),
-        )
-
-
-def _visits(visits: Sequence[dict[str, Any]]) -> Cells:
-    for row in visits:
-        mean = row["seconds"] / max(1, sum(row["lengths"].values())) / 60
-        named = (row["place"], row["catalog"], row["visits"], row["flaps"])
-        yield (*named, round(mean, 1), *row["lengths"].values())
 
 
 def _times(hours: Sequence[dict[str, Any]], names: Sequence[str]) -> Cells:

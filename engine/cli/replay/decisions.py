@@ -327,13 +327,17 @@ class CatalogReplay:
             named.items(), key=lambda item: (-self.reached[item[0]].total(), item[1][:3])
         ):
             mine, their = self.reached[id_], theirs.get(each.key, Counter())
+            by_reason = dict(reasons[id_].most_common())
+            others = [each for each in by_reason if each not in (Reason.GRANTED, Reason.THROTTLED)]
             yield {
                 "kind": "campaign",
                 **catalog,
                 **each._asdict(),
                 "sent": mine.total(),
                 "devices": len(mine),
-                "reasons": dict(reasons[id_].most_common()),
+                "reasons": by_reason,
+                "else_mostly": next(iter(others), None),
+                "throttled": by_reason.get(Reason.THROTTLED, 0),
                 "only_here": None if other is None else (mine - their).total(),
                 "devices_only_here": None if other is None else len(mine.keys() - their.keys()),
             }
@@ -345,6 +349,7 @@ class CatalogReplay:
                 "visits": tally.visits,
                 "flaps": tally.flaps,
                 "seconds": round(tally.seconds),
+                "mean_minutes": round(tally.seconds / max(1, tally.lengths.total()) / 60, 1),
                 "lengths": {str(minutes): tally.lengths[minutes] for minutes in LENGTHS},
             }
         hours = ((named[id_], hour, sent) for (id_, hour), sent in self._hours.items())

@@ -65,24 +65,18 @@ class ChildProcess:
     """
 
     def __init__(self, command: Sequence[str | Path], *, log: Path, **options: Any) -> None:
-        """Start `command`; its output is appended to the file `log`. `options` are Popen's.
-
-        Raises ServerStartError if the program cannot be run at all.
-        """
+        """Start `command`; its output is appended to the file `log`. `options` are Popen's."""
         self._log = log
         with log.open("ab") as output:
-            try:
-                self._popen = subprocess.Popen(  # noqa: S603 - the callers name the programs
-                    ["/bin/sh", "-c", _WATCHED, "sh", *map(str, command)],
-                    stdin=subprocess.PIPE,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    # A Ctrl-C at the terminal is for this process, which stops the servers last.
-                    start_new_session=True,
-                    **options,
-                )
-            except OSError as error:
-                raise ServerStartError(f"cannot run {command[0]}: {error}") from error
+            self._popen = subprocess.Popen(  # noqa: S603 - the callers name the programs
+                ["/bin/sh", "-c", _WATCHED, "sh", *map(str, command)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                # A Ctrl-C at the terminal is for this process, which stops the servers last.
+                start_new_session=True,
+                **options,
+            )
         self.pid: int = self._popen.pid
 
     @property

@@ -28,14 +28,14 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from typer import Option
 
-from catalog.database import Database, open_database
+from catalog.database import Database
 from catalog.models import Campaign, Company, RecorderOffset, Statistic, VisitStatistic
 from engine.cli.catalog import write_catalog
 from engine.cli.command import CommandError, CommandInterruptedError, command, read_settings
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
+    answer_call,
     demo_document,
-    library_service,
     load_arrivals,
     load_readings,
     your_walk,
@@ -44,13 +44,15 @@ from engine.cli.local_servers import embedded_settings, free_port, write_env
 from engine.cli.notifications import one_line, published, read_notification
 from engine.cli.output import print_table, say, shown_progress
 from engine.cli.publish import Item, send
-from engine.cli.servers import open_publisher, open_redis, reason_of
+from engine.cli.servers import open_migrated_stores, open_publisher, reason_of
 from engine.kafka.topics import Topics
+from engine.process.health import HttpServer, listen
 from engine.process.logs import configure_logs
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.figures import FigureStore
 from engine.wiring.api import serve_api
+from engine.wiring.parts import Stores
 from engine.wiring.run import ROLES, run_roles
 from rules.model import Reason
 
@@ -134,25 +136,25 @@ async def _run(seconds: float, directory: Path | None) -> None:
     async with AsyncExitStack() as stack:
         settings = await stack.enter_async_context(embedded_settings(demo_settings()))
         password = secrets.token_urlsafe(9)
-        service = stack.enter_context(library_service())
+        library = HttpServer(answer_call, listen("127.0.0.1", 0, "API_PORT"), interface="asgi3")
+        service = f"http://127.0.0.1:{library.port}/loans"
         document = demo_document(datetime.now(UTC), connector=service, password=password)
-        database = open_database(settings.database_url.get_secret_value())
-        stack.push_async_callback(database.close)
-        await write_catalog(settings, database, msgspec.json.encode(document))
+        stores = await stack.enter_async_context(open_migrated_stores(settings))
+        await write_catalog(settings, stores.database, msgspec.json.encode(document))
         (venue,) = document["companies"][0]["venues"]
         active = sum(each["active"] for each in venue["campaigns"])
         say(
             f"Loaded a catalog: 1 venue, {len(venue['beacons'])} beacons, a geofence, a QR code, "
             f"{len(venue['campaigns'])} campaigns ({active} active)."
         )
-        metrics = await stack.enter_async_context(running_engine(settings))
+        metrics = await stack.enter_async_context(running_engine(settings, library))
         say("The roles trigger, connector and recorder and the interface are running.")
         say("Six people walk into the library ...")
         readings = load_readings(document)
         items = load_arrivals(document, readings) + readings
         await _walk(settings, items, seconds)
-        await until_done(metrics, database, len(items))
-        await _print_summary(settings, database, metrics)
+        await until_done(metrics, stores.database, len(items))
+        await _print_summary(settings, stores, metrics)
         phones = len({item.key for item in readings})
         say(
             f"{len(readings):,} real readings, taken by {phones} phones in "
@@ -184,8 +186,9 @@ async def _run(seconds: float, directory: Path | None) -> None:
 
 
 @asynccontextmanager
-async def running_engine(settings: Settings) -> AsyncIterator[Metrics]:
-    """All roles as `proximity run` runs them, and the interface as `proximity api` serves it.
+async def running_engine(settings: Settings, service: HttpServer) -> AsyncIterator[Metrics]:
+    """All roles as `proximity run` runs them, the interface as `proximity api` serves it, and a
+    customer's service.
 
     At the end they are drained and stopped. An error of one of them cancels the context and is
     raised in an ExceptionGroup.
@@ -194,6 +197,7 @@ async def running_engine(settings: Settings) -> AsyncIterator[Metrics]:
     async with asyncio.TaskGroup() as group:
         group.create_task(run_roles(settings, ROLES, stop, metrics=metrics))
         group.create_task(serve_api(settings, stop))
+        group.create_task(service.serve_until(stop))
         try:
             async with asyncio.timeout(_START_SECONDS):
                 for port, path in ((settings.metrics_port, "readyz"), (settings.api_port, "docs")):
@@ -255,22 +259,21 @@ def counts_of(metric: Any) -> Counter[str]:
     return counts
 
 
-async def _print_summary(settings: Settings, database: Database, metrics: Metrics) -> None:
+async def _print_summary(settings: Settings, stores: Stores, metrics: Metrics) -> None:
     """Print a notification, what was detected, what fired or did not and why, and the visits."""
     of, stay, one = Statistic, VisitStatistic, Campaign
     sent_of = select(one.id, one.name, one.format, func.sum(of.notifications), func.sum(of.devices))
     sent_of = sent_of.outerjoin(of, (of.kind == "campaign") & (of.ref == one.id))
     stays = select(stay.kind, func.sum(stay.ended), func.sum(stay.seconds)).group_by(stay.kind)
     detections = select(func.sum(of.detections + of.place_detections)).where(of.kind == "venue")
-    async with database.read() as session:
+    async with stores.database.read() as session:
         campaigns = (await session.execute(sent_of.group_by(one.id).order_by(one.id))).all()
         visits = (await session.execute(stays.order_by(stay.kind.desc()))).all()
         counted = await session.scalar(detections) or 0
         (company_id,) = await session.scalars(select(Company.id))
     today = datetime.now(UTC).date()
-    async with open_redis(settings) as stores:
-        figures = FigureStore(**stores.redis_options)
-        days = await figures.read(company_id, today - timedelta(days=1), today)
+    figures = FigureStore(**stores.redis_options)
+    days = await figures.read(company_id, today - timedelta(days=1), today)
     held_back: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for day in days.values():
         for (id_, reason), count in day.campaigns.items():

@@ -3,17 +3,15 @@
 import csv
 import gzip
 import json
-import threading
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
 from catalog.models import WEEKDAYS
 from engine.cli.publish import Item
@@ -116,31 +114,13 @@ def _arrival(document: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-class _Library(BaseHTTPRequestHandler):
-    """The library's computer: the service that the connector role calls."""
+async def answer_call(scope: Any, receive: Any, send: Any) -> None:
+    """The library's computer, an ASGI application that the connector role calls.
 
-    def do_POST(self) -> None:  # as the base class calls it
-        """Answer with the book that the reader has on loan; the same for the same device."""
-        call = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        udid = call["device"]["udid"].encode()
-        push = f"{_BOOKS[zlib.crc32(udid) % len(_BOOKS)]} is due tomorrow."
-        content = {"format": "html", "html": f"<p>{push}</p>"}
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(msgspec.json.encode({"title": "Your loans", "push": push} | content))
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Print nothing: the demo's display is on the same terminal."""
-
-
-@contextmanager
-def library_service() -> Iterator[str]:
-    """A small customer's service on a free port of loopback; gives the url for the connector."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Library) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/loans"
-        finally:
-            server.shutdown()
-            thread.join()
+    Answers with the book that the reader has on loan; the same for the same device.
+    """
+    call = await Request(scope, receive).json()
+    udid = call["device"]["udid"].encode()
+    push = f"{_BOOKS[zlib.crc32(udid) % len(_BOOKS)]} is due tomorrow."
+    content = {"format": "html", "html": f"<p>{push}</p>"}
+    await JSONResponse({"title": "Your loans", "push": push} | content)(scope, receive, send)

@@ -6,8 +6,7 @@ by its id. All must belong to the company, and other places than beacons to the 
 """
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any, Generic
@@ -62,10 +61,6 @@ class Scope:
             await find(session, of_company(Venue, company), self.venue_id, lock=True)
 
 
-async def _unlimited(*_: Any) -> None:
-    pass
-
-
 @dataclass(frozen=True, kw_only=True)
 class Records(Generic[M]):
     """A kind of record: its paths, its fields, and what is special about writing it.
@@ -98,7 +93,7 @@ class Records(Generic[M]):
     columns: Callable[[AsyncSession, Scope, Values, Any], Awaitable[Values]] = (
         lambda session, scope, values, _: with_references(session, scope, values)
     )
-    check: Callable[[AsyncSession, Scope, Sequence[M], bool], Awaitable[None]] = _unlimited
+    check: Callable[[AsyncSession, Scope, Sequence[M], bool], Awaitable[None]] | None = None
     listed: bool = False
     unique: Sequence[str] = ()
 
@@ -168,8 +163,12 @@ class Records(Generic[M]):
             if in_list and self.unique:
                 await self._refuse_taken(session, scope, given, numbers)
             for at, values in enumerate(given):
-                with at_place(f"[{at}]" if in_list else ""):
+                try:
                     columns = await self.columns(session, scope, values, records[at])
+                except ApiError as error:
+                    place = f"[{at}]" if in_list else ""
+                    error.fields = {joined(place, n): text for n, text in error.fields.items()}
+                    raise
                 if records[at] is None:
                     records[at] = self.model(**owner, **self.constants)
                     session.add(records[at])
@@ -245,7 +244,8 @@ class Records(Generic[M]):
         model: Any = self.model
         query = self.query(scope).where(model.id.in_([record.id for record in records]))
         await session.scalars(query.execution_options(populate_existing=True))
-        await self.check(session, scope, records, added)
+        if self.check is not None:
+            await self.check(session, scope, records, added)
         return [self.answer.model_validate(record) for record in records]
 
 
@@ -349,16 +349,6 @@ Beacons = Annotated[
     _several("beacons by id, or by uuid, major and minor"),
 ]
 Places = Annotated[list[Annotated[ById | Id, IN_ORDER]], _several("places of the venue by id")]
-
-
-@contextmanager
-def at_place(place: str) -> Iterator[None]:
-    """Errors about fields name them below a place of the body, if there is one."""
-    try:
-        yield
-    except ApiError as error:
-        error.fields = {joined(place, name): text for name, text in error.fields.items()}
-        raise
 
 
 async def with_references(session: AsyncSession, scope: Scope, values: Values) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 `locale` has a catalog for each language; English stands in for missing texts.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
@@ -22,9 +21,9 @@ _DEFAULT = "en"
 class Translations:
     """The texts of one language, by key."""
 
-    def __init__(self, language: str, texts: Mapping[str, str]) -> None:
+    def __init__(self, language: str) -> None:
         self.language = language
-        self._texts = texts
+        self._texts = read_texts(_DEFAULT) | read_texts(language)
 
     def __call__(self, key: str, **values: object) -> str:
         """The text of `key` with `values` inserted. Raises KeyError for an unknown key."""
@@ -40,15 +39,10 @@ def translations_for(request: Request) -> Translations:
     """The first known language of Accept-Language."""
     named = request.headers.get("accept-language", "")[:200].split(",")
     preferred = [part.partition(";")[0].strip().lower().partition("-")[0] for part in named]
-    return load_translations(next((each for each in preferred if each in LANGUAGES), _DEFAULT))
+    return Translations(next((each for each in preferred if each in LANGUAGES), _DEFAULT))
 
 
 @cache
-def load_translations(language: str) -> Translations:
-    """The texts of a known language."""
-    return Translations(language, read_texts(_DEFAULT) | read_texts(language))
-
-
 def read_texts(language: str) -> dict[str, str]:
     """The texts of the language's catalog."""
     place = files("api.console").joinpath("locale", language, "LC_MESSAGES", "console.po")

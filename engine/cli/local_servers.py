@@ -4,7 +4,7 @@ The broker is in this process, in memory. It speaks Kafka's protocol (groups, co
 producing, transactions), with fixed limits. A topic is created by its first mention and has 4
 partitions. A partition keeps its last 5 MB. A group has one aiokafka member, whose first join takes
 3 seconds; each later join takes the session timeout less a second. (A member with a session timeout
-under 4 seconds never joins.)
+under 4 seconds never joins.) An empty fetch is answered at the end of its wait, whatever arrives.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -199,12 +199,6 @@ class EmbeddedBroker:
         self._producer.close()
 
 
-class _EmbeddedSettings(Settings):
-    """This broker answers an empty fetch only at the end of its wait, even if records arrive."""
-
-    fetch_wait: ClassVar[float] = 0.02
-
-
 @asynccontextmanager
 async def embedded_settings(settings: Settings) -> AsyncIterator[Settings]:
     """`settings` with the addresses of servers that live as long as the context.
@@ -235,9 +229,7 @@ async def embedded_settings(settings: Settings) -> AsyncIterator[Settings]:
             "redis_url": SecretStr(redis_url),
             "database_url": SecretStr(database_url),
         }
-        yield _EmbeddedSettings.model_construct(
-            settings.model_fields_set, **dict(settings) | update
-        )
+        yield settings.model_copy(update=update)
 
 
 def write_env(path: Path, settings: Settings, *more: str) -> None:

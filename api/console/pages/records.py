@@ -22,8 +22,8 @@ class FormField(NamedTuple):
     """A field of a form: `kind` is its type in JSON, or choice."""
 
     name: str
-    kind: str = "string"
-    required: bool = False
+    kind: str
+    required: bool
 
     def shown(self, values: Mapping[str, Any]) -> Any:
         """The value as a form or a file shows it."""
@@ -39,6 +39,8 @@ class FormField(NamedTuple):
         text = form.get(self.name, "")
         if self.kind == "array":
             return tag_names(text)
+        if self.kind == "boolean":  # a form has only boxes that are checked
+            return form.get(self.name, False)
         if self.kind == "number":
             return text.replace(",", ".")
         return text or None if self.kind == "integer" else text
@@ -78,7 +80,7 @@ class RecordKind(NamedTuple):
 
 
 def _with_pages(records: Any, pages: str, *columns: str, key: str = "uid") -> RecordKind:
-    """A kind of record whose form has the fields that the interface documents, the name first."""
+    """A kind of record. Its form has the fields that the interface documents, the name first."""
     schema = records.created.model_json_schema()
     fields = [
         FormField(
@@ -87,9 +89,8 @@ def _with_pages(records: Any, pages: str, *columns: str, key: str = "uid") -> Re
             name in schema["required"],
         )
         for name, about in schema["properties"].items()
-        if name != "active"
     ]
-    fields.sort(key=lambda each: each.name != "name")
+    fields.sort(key=lambda each: (each.name != "name", each.name == "active"))
     return RecordKind(records.kind, records.path, pages, tuple(fields), columns, key)
 
 
@@ -137,7 +138,6 @@ async def show_form(kind: RecordKind, context: Context) -> Response:
 async def submit(kind: RecordKind, context: Context) -> Response:
     """Create a record from the form, or save it."""
     values = {each.name: each.submitted(context.form) for each in kind.fields}
-    values["active"] = "active" in context.form
     try:
         stored, done = await store(kind, context, values)
     except ApiError as refusal:

@@ -16,12 +16,11 @@ from api.answers import ApiError
 from api.bodies import MOST_LISTED
 from api.console.context import Context, PageContext
 from api.console.cookies import Notice
-from api.console.pages.records import IN_VENUES, NEW, FormField, RecordKind, venue_of
+from api.console.pages.records import IN_VENUES, NEW, RecordKind, venue_of
 from api.console.rendering import csv_file
 from catalog.plain_text import of_csv
 
 router = APIRouter()
-_ACTIVE = FormField("active")
 
 
 @dataclass(kw_only=True)
@@ -49,12 +48,11 @@ class SheetLine:
 
 async def export(kind: RecordKind, context: Context) -> Response:
     """All records of the venue as a file."""
-    fields = (*kind.fields, _ACTIVE)
     rows = [
-        [each["id"], *(one.shown(each) for one in fields)]
+        [each["id"], *(one.shown(each) for one in kind.fields)]
         for each in await context.get(kind.list_path(context))
     ]
-    head = ["id", *(each.name for each in fields)]
+    head = ["id", *(each.name for each in kind.fields)]
     return csv_file(f"{kind.record}s-{context.path_number('id')}", [head, *rows])
 
 
@@ -85,7 +83,7 @@ async def _page(
         400 if is_faulty else 200,
         kind=kind,
         venue=await venue_of(context),
-        columns=", ".join(["id", *(each.name for each in kind.fields), "active"]),
+        columns=", ".join(["id", *(each.name for each in kind.fields)]),
         lines=lines,
         counts=counts,
         message=message,
@@ -95,7 +93,7 @@ async def _page(
 
 async def _read(kind: RecordKind, context: PageContext) -> list[SheetLine]:
     """The lines of the file. Raises ValueError if its head is wrong, or it is too long."""
-    texts, fields = context.texts, {each.name: each for each in (*kind.fields, _ACTIVE)}
+    texts, fields = context.texts, {each.name: each for each in kind.fields}
     text = context.form.get("csv", "").lstrip("\ufeff\n")
     # A spreadsheet of many countries takes ; for the separator.
     delimiter = ";" if ";" in text.partition("\n")[0] else ","
@@ -150,7 +148,7 @@ async def _send(
         for line, answer in zip(sent, answers, strict=True):
             line.changes = [
                 (texts.get(each.name), each.shown(answer), each.shown(line.stored))
-                for each in (*kind.fields, _ACTIVE)
+                for each in kind.fields
                 if line.stored and each.shown(answer) != each.shown(line.stored)
             ]
     return "" if any(line.faults for line in lines) else message

@@ -14,14 +14,10 @@ from rules.parsing import DELAY_UNITS, parse_delay
 
 PostedForm = ImmutableMultiDict[str, str]
 _MOST_FIELDS = 3000
-_TYPE = "application/x-www-form-urlencoded"
 
 
 async def read_form(request: Request) -> PostedForm:
     """The form in the body of a request; CRLF, which browsers send, becomes LF. Raises ApiError."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("", _TYPE):
-        raise ApiError(415, f"the body must be {_TYPE}")
     # Percent encoding triples the size of bytes that are not ASCII.
     raw = await read_bytes(request, 3 * services_of(request).max_body)
     try:

@@ -94,7 +94,7 @@ async def _serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT sets the event."""
     from catalog.redis_connection import probe_redis
-    from engine.process.lifecycle import stop_on_signals
+    from engine.process.lifecycle import cancel, stop_on_signals
     from engine.process.metrics import engine_version
     from engine.process.settings_sources import shown_servers
 
@@ -106,6 +106,9 @@ async def _serve(
             await probe_redis(settings.redis_url.get_secret_value())
             await serve(settings, stop)
     finally:
+        # What a client left running, too: asyncio.run cancels it only once and then waits for its
+        # end, and Python 3.11's wait_for may swallow that.
+        await cancel(asyncio.all_tasks() - {asyncio.current_task()})
         log.info("stopped", seconds=round(time.monotonic() - begin, 1))
 
 

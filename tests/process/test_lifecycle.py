@@ -1,13 +1,17 @@
 """Services: which of them may end, and what an end leads to."""
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
+from engine.cli.run import _serve
 from engine.process.errors import ProcessError
 from engine.process.lifecycle import cancel, run_services
+from engine.process.settings import Settings
+from engine.process.settings_sources import load_settings
 
 
 async def until(stop: asyncio.Event, log: list[str], name: str) -> None:
@@ -63,24 +67,34 @@ async def test_an_end_that_nobody_asked_for_drains_the_front_and_is_raised(
     assert log == ["front drained"]
 
 
-async def test_a_task_that_swallows_it_once_is_cancelled_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Coroutine[Any, Any, None]:
+    """Swallows its first cancellation."""
     monkeypatch.setattr("engine.process.lifecycle._CANCEL_SECONDS", 0.1)
-    swallowed = 0
 
-    async def deaf() -> None:
-        nonlocal swallowed
-        while True:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                swallowed += 1
-                if swallowed == 2:
-                    raise
+    async def wait() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
 
-    task = asyncio.create_task(deaf())
+    return wait()
+
+
+async def test_a_task_that_swallows_it_once_is_cancelled_again(
+    deaf: Coroutine[Any, Any, None],
+) -> None:
+    task = asyncio.create_task(deaf)
     await asyncio.sleep(0)
     await cancel([task])
     assert task.cancelled()
-    assert swallowed == 2
+
+
+async def test_a_process_ends_though_a_client_left_a_task(deaf: Coroutine[Any, Any, None]) -> None:
+    left: list[asyncio.Task[None]] = []
+
+    async def serve(_settings: Settings, _stop: asyncio.Event) -> None:
+        left.append(asyncio.create_task(deaf))
+        await asyncio.sleep(0)
+
+    await _serve(load_settings(redis_url="redis://127.0.0.1:9"), serve)
+    assert left[0].cancelled()

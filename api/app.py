@@ -105,11 +105,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _refusal(error: Exception) -> ApiError:
-    """What is answered to an error of an operation.
-
-    Of an error of SQL only the first line goes to the log. An error about a file or a template is a
-    defect, not a server that cannot be reached.
-    """
+    """What is answered to an error of an operation; the log gets the first line of one of SQL."""
     match error:
         case ApiError():
             return error
@@ -120,8 +116,6 @@ def _refusal(error: Exception) -> ApiError:
             return bad_fields({str(each["loc"][-1]): str(each["msg"]) for each in error.errors()})
         case ClientDisconnect():
             return ApiError(400, "the body ended too soon")
-    if getattr(error, "filename", None) is not None or isinstance(error, LookupError):
-        raise error
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
     passes = isinstance(error, RedisError) or database_may_recover(error)
     _log.error("SQL or Redis failed", error=f"{type(error).__name__}: {text}", passes=passes)

@@ -47,17 +47,13 @@ class FormField(NamedTuple):
 
 
 class RecordKind(NamedTuple):
-    """A kind of record: the paths of its list in the interface and here, its fields and columns.
-
-    `key` is the parameter of paths that names a record.
-    """
+    """A kind of record: the paths of its list in the interface and here, its fields and columns."""
 
     record: str
     path: str
     pages: str
     fields: tuple[FormField, ...] = ()
     columns: tuple[str, ...] = ()
-    key: str = "uid"
 
     def list_path(self, context: PageContext) -> str:
         """The path of the list in the interface."""
@@ -65,7 +61,7 @@ class RecordKind(NamedTuple):
 
     def one_path(self, context: PageContext) -> str:
         """The path of the record in the interface."""
-        return f"{self.list_path(context)}/{context.path_number(self.key)}"
+        return f"{self.list_path(context)}/{context.path_number('uid')}"
 
     def page(self, context: PageContext) -> str:
         """The page of the list."""
@@ -74,12 +70,12 @@ class RecordKind(NamedTuple):
     def add_page(
         self, router: APIRouter, method: str, path: str, handler: Callable[..., Any]
     ) -> None:
-        """Add a page of the kind: `path` follows the list's, {key} in it names a record."""
-        path = (self.pages + path.replace("key", self.key)).replace("}", ":int}")
+        """Add a page of the kind: `path` follows the list's, {uid} in it names a record."""
+        path = (self.pages + path).replace("}", ":int}")
         router.add_api_route(path, partial(handler, self), methods=[method])
 
 
-def _with_pages(records: Any, pages: str, *columns: str, key: str = "uid") -> RecordKind:
+def _with_pages(records: Any, pages: str, *columns: str) -> RecordKind:
     """A kind of record. Its form has the fields that the interface documents, the name first."""
     schema = records.created.model_json_schema()
     fields = [
@@ -91,14 +87,12 @@ def _with_pages(records: Any, pages: str, *columns: str, key: str = "uid") -> Re
         for name, about in schema["properties"].items()
     ]
     fields.sort(key=lambda each: (each.name != "name", each.name == "active"))
-    return RecordKind(records.kind, records.path, pages, tuple(fields), columns, key)
+    return RecordKind(records.kind, records.path, pages, tuple(fields), columns)
 
 
 # What a new record has unless a form or a file says something else.
 NEW = {"active": True, "proximity": "near"}
-VENUES = _with_pages(
-    venues.VENUES, "/venues", "name", "address", "time_zone", "width", "active", key="id"
-)
+VENUES = _with_pages(venues.VENUES, "/venues", "name", "address", "time_zone", "width", "active")
 BEACONS = _with_pages(
     venues.BEACONS,
     "/venues/{id}/beacons",
@@ -196,9 +190,9 @@ def _form(
 
 for _kind in (VENUES, *IN_VENUES):
     _kind.add_page(router, "GET", "", show_list)
-    for _path in ("/new", "/{key}/edit" if _kind is VENUES else "/{key}"):
+    for _path in ("/new", "/{uid}/edit" if _kind is VENUES else "/{uid}"):
         _kind.add_page(router, "GET", _path, show_form)
         _kind.add_page(router, "POST", _path, submit)
 for _kind in (VENUES, *IN_VENUES, CAMPAIGNS):
-    _kind.add_page(router, "POST", "/{key}/delete", remove)
-    _kind.add_page(router, "POST", "/{key}/restore", restore)
+    _kind.add_page(router, "POST", "/{uid}/delete", remove)
+    _kind.add_page(router, "POST", "/{uid}/restore", restore)

@@ -10,12 +10,15 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 
 from engine.wiring.api import api_server
+from tests.api.conftest import _cheap_passwords
 from tests.api.harness import PASSWORD, Bodies, Harness, Headers, app_settings, harness
 from tests.api.process import make_account
 from tests.browser.page import BrowserPage, start_browser
 from tests.console.visitor import Visitor, decided, device_of, statistic
 from tests.servers.missing import skipping
 from tests.servers.process import find_program
+
+__all__ = ["_cheap_passwords"]
 
 OWNER = "owner@pier.example"
 T = TypeVar("T")

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.conftest import api, bodies, settings, today
+from tests.api.conftest import _cheap_passwords, api, bodies, settings, today
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import Visitor
 
-__all__ = ["api", "bodies", "settings", "today"]
+__all__ = ["_cheap_passwords", "api", "bodies", "settings", "today"]
 
 
 @pytest.fixture

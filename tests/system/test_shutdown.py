@@ -44,7 +44,9 @@ async def test_a_second_signal_ends_it_at_once_and_the_next_trigger_goes_on(
 ) -> None:
     """Redis is down, so the batch in flight never ends."""
     scene = await Scene(on_own_redis, topics, small_world()).begin()
-    trigger = await on_own_redis.ready("trigger", DRAIN_TIMEOUT="600")
+    # It does not leave the group: the next one waits for the end of its session.
+    ended = {"DRAIN_TIMEOUT": "600", "KAFKA_SESSION_TIMEOUT": "4"}
+    trigger = await on_own_redis.ready("trigger", **ended)
     await get_stuck(trigger, scene, own_redis)
     trigger.send_signal(signal.SIGTERM)
     await eventually(lambda: "stopping" in trigger.output)

@@ -32,9 +32,9 @@ _MOST_A_WRITE = 20  # decisions of a process for a watcher
 _MOST_IN_ALL = 160
 # Written about devices at once, which bounds the cost of a flood of new devices.
 _MOST_NOTES = 250
-# Under load only some of the detections that fire nothing are sampled: a device that stays at its
-# beacon is in a later sample too.
-_MOST_SAMPLED = 200
+# Under load only some of the detections that fire nothing are sampled, because each must be decoded:
+# a device that stays at its beacon is in a later sample too.
+_MOST_SAMPLED = 50
 _SAMPLE_SECONDS = 0.05
 # The outcomes of so many devices, so many of each, are known as repeats for so long.
 _MOST_DEVICES = 100_000
@@ -99,10 +99,10 @@ class DecisionFeed:
         self._sampled = 0
         self._notes: list[DeviceDecision] = []
 
-    def wants(self, count: int) -> bool:
-        """Whether it needs to see all of so many detections now; else it may get only a part of
-        them, and of the others the decisions."""
-        return self._samples(count) or any(each.looks for each in self._watchers.values())
+    def wants(self) -> int | None:
+        """How many detections it needs to see now, None for all; of the others it gets the
+        decisions."""
+        return None if any(each.looks for each in self._watchers.values()) else self._room()
 
     def note_undecoded(self, decisions: Sequence[Decision]) -> None:
         """Count decisions of detections that fire nothing and were not decoded as left out."""
@@ -113,16 +113,11 @@ class DecisionFeed:
 
     def note_refused(self, refused: Sequence[DecidedDetection]) -> None:
         """Receive detections that fire nothing."""
-        samples = self._samples(len(refused))
-        if not samples and not self._watchers:
-            return
-        now = self._clock()
-        if samples:
-            if not 0 <= now - self._sampled_at < _SAMPLE_SECONDS:
-                self._sampled_at, self._sampled = now, 0
-            self._sampled += len(refused)
-        for each in refused:
-            self._note(each, now, samples)
+        now, room = self._clock(), self._room()
+        self._sampled += min(room, len(refused))
+        for each in refused if self._watchers else refused[:room]:
+            self._note(each, now, room > 0)
+            room -= 1
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Receive detections whose claims Redis has decided."""
@@ -154,10 +149,12 @@ class DecisionFeed:
         finally:
             await self._write_notes()
 
-    def _samples(self, count: int) -> bool:
-        """Whether of a batch of so many that fire nothing devices' decisions are collected."""
-        is_new = not 0 <= self._clock() - self._sampled_at < _SAMPLE_SECONDS
-        return self._store is not None and (is_new or self._sampled + count <= _MOST_SAMPLED)
+    def _room(self) -> int:
+        """Of how many detections that fire nothing devices' decisions are collected now."""
+        now = self._clock()
+        if not 0 <= now - self._sampled_at < _SAMPLE_SECONDS:
+            self._sampled_at, self._sampled = now, 0
+        return 0 if self._store is None else _MOST_SAMPLED - self._sampled
 
     def _note(self, decided: DecidedDetection, now: float, samples: bool) -> None:
         for watcher in self._group_of(decided.decision.company_id):

@@ -98,15 +98,11 @@ class Intake:
         self, records: Records, partition: "TriggerPartition", version: int
     ) -> "tuple[DecodedBatch[DecodedDetection], FilteredBatch]":
         """The decoded detections, and those that were decided without it."""
-        decoder = self.decoders[records[0].topic]
-        if (
-            self.filter is None
-            or not isinstance(decoder, OwnFormatDecoder)
-            or self.feed.wants(len(records))
-        ):
+        decoder, wanted = self.decoders[records[0].topic], self.feed.wants()
+        if self.filter is None or wanted is None or not isinstance(decoder, OwnFormatDecoder):
             return await decoder.decode(records), ([], [], [])
-        others, filtered = self.filter.split(records, partition, version, self.clock())
-        batch = await decoder.decode(others, records)
+        others, filtered = self.filter.split(records[wanted:], partition, version, self.clock())
+        batch = await decoder.decode(records[:wanted] + others, records)
         self.feed.note_undecoded(filtered[0])
         return batch, filtered
 

@@ -1,8 +1,8 @@
 """Finds the fields of a detection in its JSON, without making objects. In C, by Cython.
 
-`scan_detection` reads the usual JSON only: ASCII without escapes, numbers of at most 15 digits
-without an exponent, no field twice whose content counts, no text that is too long, one place, no
-nested value but that and `device`.
+`scan_detection` reads the usual JSON only: printable ASCII without escapes, numbers of at most 15
+digits without an exponent, no field twice whose content counts, no text that is too long, one
+place, no nested value but that and `device`.
 Whatever it accepts, the decoder (engine/kafka/detections.py) accepts too, with the same content; it
 accepts less. Each function that reads returns the position after what it has read, or NULL if that
 is not usual. The text of a bytes object ends with a NUL, which is part of no token, so nothing
@@ -11,7 +11,7 @@ reads beyond it.
 
 from libc.math cimport INFINITY, isnan
 from libc.stdlib cimport strtod
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memset, strchr
 
 
 cdef enum:
@@ -63,23 +63,28 @@ cdef struct DetectionText:
     bint detected_at_is_number
 
 
+cdef inline bint _is_printable(const char *text, Py_ssize_t size) noexcept nogil:
+    """Whether all is printable ASCII without escapes. (Compilers make many bytes at once of it.)"""
+    cdef unsigned char others = 0
+    cdef Py_ssize_t i
+    for i in range(size):
+        others |= (<unsigned char>(text[i] - 0x20) > 0x5E) | (text[i] == b"\\")
+    return not others
+
+
 cdef inline const char *_after_space(const char *at) noexcept nogil:
-    while at[0] == b" " or at[0] == b"\n" or at[0] == b"\t" or at[0] == b"\r":
+    while at[0] == b" ":
         at += 1
     return at
 
 
 cdef inline const char *_string(const char *at, Text *found) noexcept nogil:
-    cdef unsigned char byte
     if at[0] != b'"':
         return NULL
-    at += 1
-    found.at = at
-    while at[0] != b'"':
-        byte = <unsigned char>at[0]
-        if byte < 0x20 or byte > 0x7E or byte == b"\\":
-            return NULL
-        at += 1
+    found.at = at + 1
+    at = strchr(found.at, b'"')
+    if at == NULL:
+        return NULL
     found.size = at - found.at
     return at + 1
 
@@ -370,6 +375,8 @@ cdef inline bint scan_detection(
 ) noexcept nogil:
     """Whether the text is the usual JSON of a detection."""
     cdef const char *end = at + size
+    if not _is_printable(at, size):
+        return False
     memset(found, 0xFF, sizeof(found[0]))  # every size is _MISSING, every double NaN
     found.place = BEACON
     at = _object(_after_space(at), _detection_field, found)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -117,8 +117,8 @@ class TriggerPartition:
         decoder = role.intake.decoders[partition.topic]
         self._taken_at_once = min(_TAKEN_AT_ONCE, decoder.records_at_once)
         self._queue: deque[Records] = deque()
-        self._queued = 0
-        self._bytes = 0
+        self._queued = self._queued_bytes = 0
+        self._bytes = 0  # in flight, those of the queue included
         self._offsets = OffsetTracker()
         self._parts: dict[int, int] = {}  # left of records with several detections, by offset
         self._letters: deque[DeadLetter] = deque()
@@ -150,8 +150,10 @@ class TriggerPartition:
         """Queue fetched records."""
         for start in range(0, len(records), self._taken_at_once):
             self._queue.append(records[start : start + self._taken_at_once])
+        size = record_bytes(records)
         self._queued += len(records)
-        self._hold(record_bytes(records))
+        self._queued_bytes += size
+        self._hold(size)
         self._moved.set()
 
     def note_lag(self, lag: int, asked_at: float) -> None:
@@ -244,16 +246,18 @@ class TriggerPartition:
 
     async def _take_in(self, records: Records) -> None:
         decided, letters, moments = await self._intake.take_in(records, self)
-        unfinished = [each.record for each in decided]
-        unfinished += [letter.record for letter in letters]
-        offsets = {record.offset for record in unfinished}
-        if len(offsets) < len(unfinished):
-            parts = Counter(record.offset for record in unfinished)
+        opened = [each.record for each in decided]
+        opened += [letter.record for letter in letters]
+        unfinished = {record.offset: record for record in opened}
+        if len(unfinished) < len(opened):
+            parts = Counter(record.offset for record in opened)
             self._parts |= {offset: count for offset, count in parts.items() if count > 1}
-        self._open(records, offsets)
+        self._open(records, unfinished.keys())
+        # (The records of a queue count as equally large.)
+        size = self._queued_bytes * len(records) // self._queued
         self._queued -= len(records)
-        if len(offsets) < len(records):
-            self._hold(-record_bytes([each for each in records if each.offset not in offsets]))
+        self._queued_bytes -= size
+        self._hold(record_bytes([*unfinished.values()]) - size)
         self._cycle.put(decided)
         self._put_moments(moments)
         if letters:
@@ -269,7 +273,7 @@ class TriggerPartition:
             self._publish("presence", self._run_presence)
         self.on_progress()
 
-    def _open(self, records: Records, unfinished: set[int]) -> None:
+    def _open(self, records: Records, unfinished: Set[int]) -> None:
         """Note which of the records are not finished; the others are."""
         edges = {records[0].offset, records[-1].offset}
         self._offsets.begin_all(sorted(edges | unfinished))

@@ -12,9 +12,6 @@ Cython compiles it while the project is installed. Without a compiler the trigge
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem
-from cpython.object cimport PyObject
-
 from libc.math cimport isnan, pow
 from libc.string cimport memcpy
 
@@ -42,8 +39,8 @@ from rules.parsing import DEFAULT_TX_POWER, IMMEDIATE_BELOW, NEAR_UP_TO, USUAL_N
 from rules.visits import Observation, weakest_signal
 
 cdef extern from "Python.h":
-    int PyUnicode_1BYTE_KIND
-    object PyUnicode_FromKindAndData(int kind, const void *buffer, Py_ssize_t size)
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
+    void *PyUnicode_DATA(object text)
 
 cdef enum:
     _MOST_PLACES = 65_536
@@ -89,23 +86,21 @@ cdef class _Place:
     cdef object _by_claims(self, dict claims, double at):
         """The decision at this time: if the claims throttle all open campaigns, or say nothing of
         any; else None."""
-        cdef PyObject *held
         cdef double since, delay
-        cdef bint any_known = PyDict_GetItem(claims, self.capped) != NULL
-        cdef bint all_throttled = True
+        cdef bint any_known = False, all_throttled = True
         cdef tuple each
         for each in self.delays:
-            held = PyDict_GetItem(claims, each[0])
-            if held == NULL:
+            held = claims.get(each[0])
+            if held is None:
                 all_throttled = False
                 continue
             any_known = True
-            since, delay = <double><object>held, each[1]
+            since, delay = held, each[1]
             if not since < at < since + delay:
                 all_throttled = False
         if all_throttled:
             return self.none_granted
-        return None if any_known else self.all_granted
+        return None if any_known or self.capped in claims else self.all_granted
 
 
 cdef class RecordFilter:
@@ -260,7 +255,6 @@ cdef class RecordFilter:
         return self._in_phase(place, udid, at)
 
     cdef object _in_phase(self, _Place place, udid, double at):
-        cdef PyObject *found
         phase = place.target.current
         if place.phase is not phase:
             place._enter(phase)
@@ -270,8 +264,8 @@ cdef class RecordFilter:
             return place.none_granted
         if place.has_quiet_hours:  # the device's time zone decides
             return None
-        found = PyDict_GetItem(self._claims, udid)
-        return place.all_granted if found == NULL else place._by_claims(<dict>found, at)
+        claims = self._claims.get(udid)
+        return place.all_granted if claims is None else place._by_claims(<dict>claims, at)
 
     cdef object _others(self, DetectionText *text, double at):
         """The places of a detection at no beacon; None for one of which the index must be asked."""
@@ -301,14 +295,13 @@ cdef class RecordFilter:
         return place
 
     cdef _Place _beacon(self, DetectionText *text):
-        cdef PyObject *found
         cdef _Place place
         written = _triple_of(text)
         if written is None:
             return None
-        found = PyDict_GetItem(self._places, written)
-        if found != NULL:
-            return <_Place>found
+        place = <_Place>self._places.get(written)
+        if place is not None:
+            return place
         key = _key_of(written)
         place = None if key is None else self._place(key)
         if place is not None:
@@ -317,15 +310,14 @@ cdef class RecordFilter:
         return place
 
     cdef _Place _geofence(self, number):
-        cdef PyObject *found = PyDict_GetItem(self._by_key, (number,))  # equal to the key
-        return <_Place>found if found != NULL else self._place(GeofenceKey(number))
+        place = self._by_key.get((number,))  # equal to the key
+        return <_Place>place if place is not None else self._place(GeofenceKey(number))
 
     cdef _Place _place(self, key):
         """The place with this key; None if the index must be asked."""
-        cdef PyObject *found = PyDict_GetItem(self._by_key, key)
-        cdef _Place place
-        if found != NULL:
-            return <_Place>found
+        cdef _Place place = <_Place>self._by_key.get(key)
+        if place is not None:
+            return place
         if key not in self._known:
             return None
         indexed = self._known[key]
@@ -352,7 +344,9 @@ cdef class RecordFilter:
 
 cdef object _text_of(Text *text):
     """The text as str; it is ASCII."""
-    return PyUnicode_FromKindAndData(PyUnicode_1BYTE_KIND, text.at, text.size)
+    made = PyUnicode_New(text.size, 127)
+    memcpy(PyUnicode_DATA(made), text.at, text.size)
+    return made
 
 
 cdef bytes _triple_of(DetectionText *text):

@@ -32,8 +32,8 @@ _MOST_A_WRITE = 20  # decisions of a process for a watcher
 _MOST_IN_ALL = 160
 # Written about devices at once, which bounds the cost of a flood of new devices.
 _MOST_NOTES = 250
-# Under load only some of the detections that fire nothing are sampled, because each must be decoded:
-# a device that stays at its beacon is in a later sample too.
+# Under load only some of the detections that fire nothing are sampled, for each must be decoded: a
+# device that stays at its beacon is in a later sample too.
 _MOST_SAMPLED = 50
 _SAMPLE_SECONDS = 0.05
 # The outcomes of so many devices, so many of each, are known as repeats for so long.

@@ -261,7 +261,7 @@ def written(dice: random.Random, of: dict[str, Spellings], oddity: str) -> str:
         fields.insert(dice.randrange(len(fields) + 1), (name, again))
     elif oddity == "place":
         fields.insert(place, dice.choice(PLACES))
-    space = dice.choice(("", " ", "\n"))
+    space = dice.choice(("", "", "", " ", " ", " ", "  ", "\n"))
     return "{" + f",{space}".join(f'"{name}":{space}{text}' for name, text in fields) + "}"
 
 

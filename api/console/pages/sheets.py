@@ -142,7 +142,7 @@ async def _send(
                 number, _, name = place.removeprefix("[").partition("].")
                 if number.isdigit():
                     name, line = name.partition("[")[0], sent[int(number)]
-                    words = context.fault(name, fault, line.values.get(name))
+                    words = context.fault(name, fault, line.values)
                     line.faults.append(f"{texts.get(name)}: {words}")
             continue
         for line, answer in zip(sent, answers, strict=True):

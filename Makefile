@@ -1,6 +1,8 @@
 # Every target makes what it needs. The only requirements are Python 3.11 or later and make.
 
 SHELL := /bin/sh
+# With it each of the many processes of a test run would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install venv demo test lint size schemas bench bench-alternatives soak faults lock libraries clean

@@ -156,7 +156,7 @@ class TestAtFullCost:
             while not enough.is_set():
                 assert await status(api, target.format(number), "guess", NETWORK) in (404, 429, 503)
 
-        guessing = [asyncio.create_task(guess(number)) for number in range(20)]
+        guessing = [asyncio.create_task(guess(number)) for number in range(10)]
         await asyncio.sleep(0.5)
 
         async def is_let_in(address: str) -> bool:

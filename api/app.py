@@ -73,7 +73,7 @@ def build_app(
         # Imported here, because only an application with the console needs the templates' library.
         from api.console.routes import add_console
 
-        add_console(app, _answer)
+        add_console(app, _ERRORS, _refusal)
     app.add_route("/", lambda _: RedirectResponse("console" if with_console else "docs"))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.add_middleware(RequestMiddleware, metrics=metrics)

@@ -1,6 +1,6 @@
 """The console: its pages, its files, signing in and out."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
 
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
@@ -31,22 +31,22 @@ _AREAS = (overview, activity, records, sheets, venues, campaigns, devices, setti
 ROUTERS = (*(area.router for area in _AREAS), router)  # the last one answers all other paths
 
 
-Answer = Callable[[Request, Exception], Awaitable[Response]]
-
-
-def add_console(app: FastAPI, answer: Answer) -> None:
-    """Add the pages to the application. Their refusals are pages; `answer` makes all others."""
+def add_console(
+    app: FastAPI, errors: Iterable[type[Exception]], refusal: Callable[[Exception], ApiError]
+) -> None:
+    """Add the pages to the application. There the refusals of errors are pages too."""
 
     async def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, ApiError)  # noqa: S101  # by the registration
         is_page = request.url.path.startswith(f"{PATH}/") or request.url.path == PATH
-        return refused(request, error) if is_page else await answer(request, error)
+        found = refusal(error)
+        return refused(request, found) if is_page else found.answer(request.scope)
 
     files = StaticFiles(packages=[("api.console", "static"), ("api.console", "vendor/htmx")])
     app.mount(f"{PATH}/static", files)
     for each in ROUTERS:
         app.include_router(each, prefix=PATH, include_in_schema=False)
-    app.add_exception_handler(ApiError, refuse)
+    for kind in errors:
+        app.add_exception_handler(kind, refuse)
 
 
 @router.get("/sign-in")

@@ -5,6 +5,7 @@ from datetime import date, timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from sqlalchemy import select
 
 from catalog.models import AuditEntry, VisitStatistic
@@ -216,18 +217,23 @@ async def test_deleted_records_are_restored(visitor: Visitor, bodies: Bodies, ve
     assert "Restore" not in (await visitor.get("/audit?search=delete")).texts
 
 
-async def test_unknown_pages_are_404(api: Harness, visitor: Visitor):
-    for path in ("/nowhere", "/venues/999999", "/venues/x"):
+async def test_refusals_are_pages(api: Harness, visitor: Visitor, monkeypatch: pytest.MonkeyPatch):
+    files = ("/static/routes.py", "/static/../routes.py")
+    for path in ("/nowhere", "/venues/999999", "/venues/x", *files):
         page = await visitor.get(path, status=404)
         assert "Not found" in page.texts
-    for path in ("/static/routes.py", "/static/../routes.py"):
-        await visitor.get(path, status=404)
     style = await visitor.client.get("/console/static/console.css")
     assert (style.status_code, style.headers["cache-control"]) == (200, "no-cache")
     again = {"if-none-match": style.headers["etag"]}
     answer = await visitor.client.get("/console/static/console.css", headers=again)
     assert answer.status_code == 304
     assert (await visitor.client.get("/console/")).headers["location"] == "/console"
+
+    async def without_sql(*_: Any) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(api.app.state.services.sessions, "find", without_sql)
+    assert "SQL or Redis does not answer" in (await visitor.get("", status=503)).text
 
 
 async def test_how_the_service_keeps_up(visitor: Visitor):

@@ -37,7 +37,7 @@ from tests.catalog.edits import Edits
 from tests.catalog.records import NOON, UUID, Records, drain, fresh_index, index_of, outbox_size
 
 
-@pytest.mark.parametrize("seed", range(4 if "PROXIMITY_TEST_FULL" in os.environ else 2))
+@pytest.mark.parametrize("seed", range(4 if "PROXIMITY_TEST_FULL" in os.environ else 1))
 async def test_drained_equals_built(
     database: Database, store: IndexStore, redis: Any, records: Records, seed: int
 ):

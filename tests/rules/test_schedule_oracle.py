@@ -19,7 +19,7 @@ def meetings(draw: st.DrawFn) -> tuple[CampaignSnapshot, list[float]]:
     return chosen, draw(st.lists(instants(near, chosen), min_size=1, max_size=6))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=500)
 @given(meetings())
 def test_the_verdict_is_that_of_the_oracle(meeting: tuple[CampaignSnapshot, list[float]]) -> None:
     chosen, moments = meeting

@@ -20,10 +20,10 @@ from tests.system.traffic import detection
 from tests.system.world import World
 
 SILENCE = 5  # seconds
-HARMS = ("kill", "kill", "kill", "kill", "restart") * 2
+HARMS = ("kill", "kill", "kill", "restart", "kill", "kill", "kill")
 DEVICES = 80
 PACE = 0.5  # seconds from one detection of a device to its next one, in a visit
-SECONDS = 36
+SECONDS = 26
 # What arrives later than the silence is late: a walk with a step that takes longer is repeated.
 LONGEST_STEP = 2.0
 WALKS = 3

@@ -24,6 +24,7 @@ from tests.servers.http_service import (
     resetting,
     serving,
 )
+from tests.servers.schema import on_sqlite
 
 TOKEN, SECRET = 'the-"secret"-token', "whsec_c2VjcmV0LXNlY3JldA=="
 PARAMETERS = json.dumps([{"key": "x-token", "value": TOKEN}])
@@ -61,6 +62,7 @@ async def test_the_request_and_the_reply_are_shown(api: Harness, owner: Headers,
     assert trial["notification"] == notification
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("answer", "outcome", "status"),
     [

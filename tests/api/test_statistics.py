@@ -14,6 +14,7 @@ from engine.redis.decisions import TailStore
 from engine.redis.figures import CompanyDay, FigureStore
 from rules.model import Zone
 from tests.api.harness import Bodies, Harness, Headers, error_body
+from tests.servers.schema import on_sqlite
 
 DAY = timedelta(days=1)
 DAYS = 5
@@ -175,6 +176,7 @@ async def test_live_decisions(api: Harness, owner: Headers):
     assert await seen("", await api.account()) == []
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("path", "fields"),
     [

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from catalog.inputs import AREAS
 from catalog.models import Base, Device, Session
 from tests.api.harness import Bodies, Harness, Headers, operations
+from tests.servers.schema import on_sqlite
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 # By what a path holds, the first that fits; the level is 1 for GET, else 2.
@@ -34,6 +35,7 @@ OWN = ("DELETE /auth", "PUT /profile/password")
 QUESTIONS = ("POST /lieu/{id}/campaign/{uid}/explain",)
 
 
+@on_sqlite
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("others", [0, 2])
 async def test_every_operation_needs_its_area(api: Harness, level: int, others: int):
@@ -58,6 +60,7 @@ async def test_every_operation_needs_its_area(api: Harness, level: int, others: 
             assert answer.json() == {"status": "error", "message": message, "code": 403}
 
 
+@on_sqlite
 async def test_every_operation_needs_a_session(api: Harness, owner: Headers):
     other = await api.account()
     bad: tuple[Headers, ...] = (

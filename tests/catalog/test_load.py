@@ -13,6 +13,7 @@ from catalog.load import LoadError, LoadSummary, load_document
 from catalog.models import Account, Campaign, Company, Connector, Device, Outbox, Tag, Venue
 from catalog.secrets import Cipher, open_cipher
 from tests.catalog.records import NOON, UUID, outbox_size
+from tests.servers.schema import on_sqlite
 
 CAMPAIGN = {
     "name": "Welcome",
@@ -226,6 +227,7 @@ async def test_every_fault_at_once_and_nothing_changed(
         assert (await session.scalars(select(Tag.name))).all() == []
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     ("raw", "message"),
     [

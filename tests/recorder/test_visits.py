@@ -7,6 +7,7 @@ import pytest
 
 from catalog.models import CountedVisitEvent, Device
 from tests.recorder.scene import PRESENCE, Scene
+from tests.servers.schema import on_sqlite
 
 
 def number(n: int) -> str:
@@ -23,6 +24,7 @@ async def test_no_person_is_stored(scene: Scene) -> None:
     assert columns == {"id", "company_id", "at", "recorded_on"}
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "wrong",
     [

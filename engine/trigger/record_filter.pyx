@@ -71,7 +71,7 @@ cdef class _Place:
     claim on each open campaign (claim_memory.py), and its delay."""
 
     cdef object key, indexed, target, refusal, refusals, visited, company
-    cdef object phase, none_granted, all_granted, capped
+    cdef object none_granted, all_granted, capped
     cdef tuple delays
     cdef bint has_quiet_hours
     cdef list written
@@ -79,7 +79,7 @@ cdef class _Place:
     cdef double since, until
 
     cdef _enter(self, phase):
-        self.phase, self.since, self.until = phase, phase.since, phase.until
+        self.since, self.until = phase.since, phase.until
         self.none_granted, self.all_granted = phase.none_granted, phase.all_granted
         self.delays = tuple([(claim_key(campaign), delay) for _, delay, campaign in phase.delays])
 
@@ -255,11 +255,10 @@ cdef class RecordFilter:
         return self._in_phase(place, udid, at)
 
     cdef object _in_phase(self, _Place place, udid, double at):
-        phase = place.target.current
-        if place.phase is not phase:
-            place._enter(phase)
         if not place.since <= at < place.until:
-            return None
+            place._enter(place.target.current)
+            if not place.since <= at < place.until:
+                return None
         if not place.delays:
             return place.none_granted
         if place.has_quiet_hours:  # the device's time zone decides

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from api.answers import (
     Answer,
+    ApiError,
     Count,
     DoneAnswer,
     EpochTime,
@@ -196,15 +197,21 @@ async def test_connector(caller: Writer) -> Any:
 
     Returns the request and the reply, with masked secrets and shortened texts, and the notification
     that would follow. Nothing is published, the call is not retried, and the breaker does not count
-    it.
+    it. One test runs at a time: 429.
     """
     services, company = caller.services, caller.company_id
     async with services.database.read() as session:
         _shown(await _stored(session, caller), _cipher(caller))
+    if company in services.trials:
+        message = "the connector is being tested already; try again"
+        raise ApiError(429, message, headers={"retry-after": "1"})
+    services.trials.add(company)
     try:
         trial = await services.try_connector(company)
     except NothingToTryError as error:
         raise unavailable(str(error)) from None
+    finally:
+        services.trials.discard(company)
     _log.info("connector tested", company=company, outcome=trial.outcome)
     return trial
 

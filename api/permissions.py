@@ -8,7 +8,7 @@ too. The audit shows the kinds of record that the account may read. The other ar
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Annotated, Any
 
@@ -80,6 +80,7 @@ class Services:
     clock: Callable[[], datetime]
     max_body: int
     catalog_limits: CatalogLimits
+    trials: set[int] = field(default_factory=set)  # companies whose connector is being tested
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,6 +98,24 @@ async def test_a_long_reply_that_repeats_the_url(api: Harness, owner: Headers, b
     assert trial["reply"]["body"].endswith("more characters)")
 
 
+async def test_one_test_at_a_time(api: Harness, owner: Headers, bodies: Bodies):
+    called, answered = asyncio.Event(), asyncio.Event()
+
+    async def hold(received: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        called.set()
+        await answered.wait()
+        await replying(204)(received, writer)
+
+    async with serving(hold) as service:
+        await store(api, owner, bodies, service.url())
+        first = asyncio.create_task(tried(api, owner))
+        await called.wait()
+        second = await api.call("POST", "/connector/test", owner)
+        assert (second.status_code, second.headers["retry-after"]) == (429, "1")
+        answered.set()
+        assert (await first)["outcome"] == "declined"
+
+
 async def test_nothing_is_kept_and_only_ones_own_records_are_sent(api: Harness, bodies: Bodies):
     ours, theirs = [await Holder(api, await api.account()).fill(bodies) for _ in range(2)]
     async with api.database.write.begin() as session:  # a name that is another company's id

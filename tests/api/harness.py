@@ -18,7 +18,6 @@ from sqlalchemy import event, select
 from api.app import build_app
 from api.campaigns import CAMPAIGNS
 from api.middleware import ApiMetrics
-from api.permissions import Services
 from api.sessions import token_hash
 from api.venues import BEACONS, GEOFENCES, VENUES
 from catalog.database import Database
@@ -34,9 +33,6 @@ from tests.servers.schema import make_schema
 Headers = dict[str, str]
 Body = dict[str, Any]
 _client_context = functools.cache(client_context)
-# FastAPI makes each route ready at its first request, which takes longer than most tests: an
-# application serves all tests that want one like it, one after the other.
-_applications: dict[tuple[str, ...], FastAPI] = {}
 PASSWORD = "correct horse"
 
 
@@ -132,25 +128,25 @@ async def harness(settings: Settings) -> AsyncIterator[Harness]:
         # The public authorities are read in 30 ms, and no test changes them.
         with patch("engine.wiring.connector.client_context", _client_context):
             services = build_services(settings, stores)
-        app = _application(settings, services)
+        app = _application(tuple(settings.api_cors_origins), settings.console)
+        app.state.services = services
         transport = httpx.ASGITransport(app)
         client = httpx.AsyncClient(transport=transport, base_url="http://api")
         yield Harness(app, stores, await stack.enter_async_context(client))
 
 
-def _application(settings: Settings, services: Services) -> FastAPI:
-    origins, with_console = settings.api_cors_origins, settings.console
-    app = _applications.get(key := (*origins, str(with_console)))
-    if app is None:
-        app = _applications[key] = build_app(
-            services=services,
-            metrics=ApiMetrics(CollectorRegistry()),
-            version="0",
-            cors_origins=origins,
-            with_console=with_console,
-        )
-    app.state.services = services
-    return app
+@functools.cache
+def _application(origins: tuple[str, ...], with_console: bool) -> FastAPI:
+    """FastAPI makes each route ready at its first request, which takes longer than most tests: an
+    application serves all tests that want one like it, one after the other."""
+    later: Any = None
+    return build_app(
+        services=later,
+        metrics=ApiMetrics(CollectorRegistry()),
+        version="0",
+        cors_origins=origins,
+        with_console=with_console,
+    )
 
 
 VENUE: Body = VENUES.example | {

@@ -34,7 +34,7 @@ _MOST_IN_ALL = 160
 _MOST_NOTES = 250
 # Under load only some of the detections that fire nothing are sampled, for each must be decoded: a
 # device that stays at its beacon is in a later sample too.
-_MOST_SAMPLED = 50
+_MOST_SAMPLED = 25
 _SAMPLE_SECONDS = 0.05
 # The outcomes of so many devices, so many of each, are known as repeats for so long.
 _MOST_DEVICES = 100_000

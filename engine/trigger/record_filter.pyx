@@ -67,12 +67,12 @@ _decode_device = msgspec.json.Decoder(ReceivedDevice).decode
 
 cdef class _Place:
     """A place as the rules see it; `written` has a beacon's triples, as devices write them, and
-    `visited` has what `company` follows visits at, None if nothing. `delays` has the key of the
-    claim on each open campaign (claim_memory.py), and its delay."""
+    `visited` has what `company` follows visits at, None if nothing. `claimed` has the keys of the
+    claims on the open campaigns (claim_memory.py), `delays` those campaigns' delays."""
 
     cdef object key, indexed, target, refusal, refusals, visited, company
     cdef object none_granted, all_granted, capped
-    cdef tuple delays
+    cdef tuple claimed, delays
     cdef bint has_quiet_hours
     cdef list written
     cdef int reach
@@ -81,21 +81,22 @@ cdef class _Place:
     cdef _enter(self, phase):
         self.since, self.until = phase.since, phase.until
         self.none_granted, self.all_granted = phase.none_granted, phase.all_granted
-        self.delays = tuple([(claim_key(campaign), delay) for _, delay, campaign in phase.delays])
+        self.claimed = tuple([claim_key(campaign) for _, _, campaign in phase.delays])
+        self.delays = tuple([delay for _, delay, _ in phase.delays])
 
     cdef object _by_claims(self, dict claims, double at):
         """The decision at this time: if the claims throttle all open campaigns, or say nothing of
         any; else None."""
         cdef double since, delay
         cdef bint any_known = False, all_throttled = True
-        cdef tuple each
-        for each in self.delays:
-            held = claims.get(each[0])
+        cdef Py_ssize_t i
+        for i in range(len(self.claimed)):
+            held = claims.get(self.claimed[i])
             if held is None:
                 all_throttled = False
                 continue
             any_known = True
-            since, delay = held, each[1]
+            since, delay = held, self.delays[i]
             if not since < at < since + delay:
                 all_throttled = False
         if all_throttled:

@@ -152,7 +152,7 @@ def made(decision: Decision) -> tuple[str, dict[str, int], list[int]]:
     return decision.reason.value, counts, [campaign.id for campaign in decision.granted]
 
 
-@settings(max_examples=500)
+@settings(max_examples=800)
 @given(cases())
 def test_the_decision_is_that_of_the_oracle(case: Case) -> None:
     decision = case.decision()

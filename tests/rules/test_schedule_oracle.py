@@ -19,7 +19,7 @@ def meetings(draw: st.DrawFn) -> tuple[CampaignSnapshot, list[float]]:
     return chosen, draw(st.lists(instants(near, chosen), min_size=1, max_size=6))
 
 
-@settings(max_examples=500)
+@settings(max_examples=1000)
 @given(meetings())
 def test_the_verdict_is_that_of_the_oracle(meeting: tuple[CampaignSnapshot, list[float]]) -> None:
     chosen, moments = meeting
@@ -28,7 +28,7 @@ def test_the_verdict_is_that_of_the_oracle(meeting: tuple[CampaignSnapshot, list
         assert schedule.verdict(t).reason == schedule_oracle.verdict(chosen, t)
 
 
-@settings(max_examples=500)
+@settings(max_examples=1000)
 @given(meetings(), st.lists(st.floats(0, 1, exclude_max=True), min_size=6, max_size=6))
 def test_the_verdict_is_constant_where_it_says_so(
     meeting: tuple[CampaignSnapshot, list[float]], shares: list[float]

@@ -22,7 +22,7 @@ from engine.trigger.intake import Intake
 from engine.trigger.visits import PartitionVisits, VisitTracking
 from rules.visits import VisitEvent
 
-_TAKEN_AT_ONCE = 500  # records at most; then other tasks have their turn
+_TAKEN_AT_ONCE = 250  # records at most; then other tasks have their turn
 _LETTERS_AT_ONCE = 16  # so that they delay no other company
 _MOST_UNSAVED = 4000  # records whose visits are not written yet, which a crash repeats
 _SMALLEST_CYCLE = 64 * 1024

@@ -51,6 +51,20 @@ async def test_only_what_may_be_read_is_offered(api: Harness, link: str):
         assert offered == {f"/console{each}" for each in LINKS if LINKS[each] == LINKS[link]}
 
 
+@pytest.mark.parametrize(
+    ("areas", "pages"),
+    [(("region", "analytic"), ("", "/recent")), (("campaign",), ("/campaigns", "/campaigns/{}"))],
+)
+async def test_pages_of_a_venue_need_no_area_but_their_own(
+    api: Harness, ours: Holder, areas: tuple[str, ...], pages: tuple[str, ...]
+):
+    levels = dict.fromkeys(AREAS, 0) | dict.fromkeys(areas, 1)
+    async with Visitor(api, await api.colleague(ours.headers, **levels)) as visitor:
+        for page in pages:
+            path = f"/venues/{ours.ids['region']}{page}".format(ours.ids["campaign"])
+            await visitor.get(path)
+
+
 async def test_a_reader_is_offered_no_change_and_can_make_none(api: Harness, ours: Holder):
     venue = ours.ids["region"]
     own = f"/venues/{venue}"

@@ -112,8 +112,12 @@ CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", "/venues/{id}/campaign
 
 
 async def venue_of(context: PageContext) -> dict[str, Any]:
-    """The venue of the path."""
-    return dict(await context.get(f"/region/{context.path_number('id')}"))
+    """The venue of the path; without a name if the account may not read it."""
+    number = context.path_number("id")
+    if context.may_read("venue"):
+        return dict(await context.get(f"/region/{number}"))
+    unknown = dict.fromkeys(("name", "time_zone", "image"), "") | {"width": None, "height": None}
+    return {"id": number, "active": True, **unknown}
 
 
 async def show_list(kind: RecordKind, context: Context) -> Response:

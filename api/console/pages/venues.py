@@ -38,8 +38,10 @@ async def show_recent(context: Context) -> Response:
     """Show the beacons' detections of the last minutes; the script draws a circle for each."""
     number = context.path_number("id")
     recent = await context.get(f"/statistics/region/{number}/recent")
-    beacons = await context.get(f"/region/{number}/beacon", limit=ON_THE_PLAN)
-    names = {each["id"]: each["name"] for each in beacons}
+    names = {}
+    if context.may_read("beacon"):
+        beacons = await context.get(f"/region/{number}/beacon", limit=ON_THE_PLAN)
+        names = {each["id"]: each["name"] for each in beacons}
     found = [each for each in recent["beacons"] if each["id"] in names]
     total = sum(each["detections"] for each in recent["beacons"])
     since = recent["since"]

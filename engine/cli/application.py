@@ -15,29 +15,33 @@ from typer import Option
 from typer.core import TyperGroup
 
 from catalog.plain_text import for_terminal
+from engine import engine_version
 from engine.cli.command import ENV_FILE, INTERRUPTED, commands, kafka_complaints
-from engine.process.metrics import engine_version
 
 _ENV_FILE = "--env-file"
-# Each command and its module, which is imported when the command is called or listed.
+# Each command's module, which is imported when it is called, and its line in the list of all.
 _COMMANDS = {
-    **dict.fromkeys(("run", "api", "migrate"), "run"),
-    "account": "account",
-    "catalog": "catalog",
-    "index": "catalog",
-    "connector": "connector",
-    "publish": "publish",
-    "replay": "replay",
-    "notifications": "notifications",
-    "dead-letters": "dead_letters",
-    "demo": "demo",
-    "statistics": "statistics",
-    "verify": "verify",
-    "audit": "account",
-    "explain": "explain",
-    **dict.fromkeys(("tail", "device", "forget"), "device"),
-    "check": "check",
-    "settings": "settings",
+    "run": ("run", "Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."),
+    "api": ("run", "Serve the management interface until SIGTERM or SIGINT."),
+    "migrate": ("run", "Create or upgrade the tables in DATABASE_URL."),
+    "account": ("account", "Accounts of the management interface, and their permissions."),
+    "catalog": ("catalog", "The catalog: companies, venues, beacons, campaigns."),
+    "index": ("catalog", "The index in Redis, from which triggers read the catalog."),
+    "connector": ("connector", "Customers' web services, which provide contents of campaigns."),
+    "publish": ("publish", "Publish detections from FILE, keyed by the device's udid."),
+    "replay": ("replay", "Decide recorded detections again, and show what would have been sent."),
+    "notifications": ("notifications", "Notifications that the engine has published."),
+    "dead-letters": ("dead_letters", "Records that could not be processed."),
+    "demo": ("demo", "Send real beacon readings through Kafka, Redis and the engine."),
+    "statistics": ("statistics", "Show detections and notifications by day, venue and campaign."),
+    "verify": ("verify", "Count the topics again, as far as SQL has recorded them, and compare."),
+    "audit": ("account", "Show the latest changes made through the interface, newest first."),
+    "explain": ("explain", "Explain why a detection would fire each campaign of a place, or not."),
+    "tail": ("device", "Show the decisions of running triggers as they happen, until Ctrl-C."),
+    "device": ("device", "Show the last decisions on the device UDID of COMPANY."),
+    "forget": ("device", "Delete all data of the device UDID of COMPANY from SQL and Redis."),
+    "check": ("check", "Check everything that a process needs, and change nothing."),
+    "settings": ("settings", "Print every setting with its value, default, source and meaning."),
 }
 
 
@@ -51,9 +55,14 @@ class CommandGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """The command of that name, or None."""
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            importlib.import_module(f"engine.cli.{_COMMANDS[cmd_name]}")
+            importlib.import_module(f"engine.cli.{_COMMANDS[cmd_name][0]}")
             self.commands.update(typer.main.get_group(commands).commands)
         return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the list of the commands into the help, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
     def load(self) -> "CommandGroup":
         """Import every command."""

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import typer
 from typer import Option
 
-from engine.process.settings_sources import load_settings
-
 if TYPE_CHECKING:
     from engine.process.settings import Settings
 
@@ -41,6 +39,8 @@ class CommandInterruptedError(CommandError):
 
 def read_settings() -> "Settings":
     """The settings, from the environment and `--env-file`. Raises SettingsError."""
+    from engine.process.settings_sources import load_settings
+
     return load_settings(ENV_FILE.get())
 
 

@@ -14,6 +14,7 @@ import structlog
 import typer
 from typer import Option
 
+from engine import engine_version
 from engine.cli.command import ENV_FILE, command, read_settings
 from engine.process.settings import Settings
 
@@ -95,7 +96,6 @@ async def _serve(
     """Serve until SIGTERM or SIGINT sets the event."""
     from catalog.redis_connection import probe_redis
     from engine.process.lifecycle import cancel, stop_on_signals
-    from engine.process.metrics import engine_version
     from engine.process.settings_sources import shown_servers
 
     stop = asyncio.Event()

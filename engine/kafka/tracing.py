@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
+from engine import engine_version
 from engine.kafka.producer import Headers
 from engine.process.errors import SettingsError
-from engine.process.metrics import engine_version
 from engine.process.settings import PREFIX, Settings
 
 TRACEPARENT = "traceparent"

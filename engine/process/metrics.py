@@ -5,7 +5,6 @@ from collections import Counter as Tally
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache, partial
-from importlib.metadata import version
 from typing import Any
 
 from prometheus_client import (
@@ -17,6 +16,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 
+from engine import engine_version
 from engine.process.failures import (
     ServerErrors,
     database_may_recover,
@@ -28,11 +28,6 @@ from engine.process.failures import (
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 _STEP = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _SIZE = (1, 10, 50, 100, 500, 1000, 2000, 5000, 10_000)
-
-
-def engine_version() -> str:
-    """The installed version of the product."""
-    return version("proximity-engine")
 
 
 class BatchHistogram(Histogram):

@@ -14,11 +14,12 @@ from api.permissions import Services
 from api.sessions import Sessions
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
+from engine import engine_version
 from engine.connector.stores import CallHistoryReader
 from engine.connector.trial_call import ConnectorTrials
 from engine.process.health import HttpServer, health_server, listen
 from engine.process.lifecycle import run_services, tune_garbage_collector
-from engine.process.metrics import Metrics, engine_version
+from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimReader
 from engine.redis.decisions import TailStore

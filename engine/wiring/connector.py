@@ -10,12 +10,12 @@ from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
 from connectors.model import BreakerStatus, Call
 from connectors.schedule import Breaker, CallScheduler, ScheduleLimits
+from engine import engine_version
 from engine.connector.calls import EndpointDecryptor
 from engine.connector.partition import ROLE, CallPartition, ConnectorRole
 from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
-from engine.process.metrics import engine_version
 from engine.process.settings import Settings
 from engine.redis.claims import Claims
 from engine.wiring.parts import ProcessParts, Role, publishing_consumer

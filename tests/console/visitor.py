@@ -47,6 +47,12 @@ class SeenPage(HTMLParser):
         fields = [found for tag, found in self.tags if tag == "input" and found.get("name") == name]
         return fields[0].get("value") if fields else None
 
+    def action(self, ending: str) -> str:
+        """The path below /console of the form whose address ends so."""
+        actions = {found.get("action") or "" for tag, found in self.tags if tag == "form"}
+        (action,) = [each for each in actions if each.endswith(ending)]
+        return action.removeprefix("/console")
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len(dict(attrs)) == len(attrs), f"an attribute twice: {tag} {attrs}"
         self.tags.append((tag, dict(attrs)))

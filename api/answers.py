@@ -16,8 +16,7 @@ Count = Annotated[int, Field(ge=0)]
 # Null in SQL, empty in answers.
 Text = Annotated[str, BeforeValidator(lambda text: text or "")]
 Record = dict[str, Any]
-REASONS = [reason.value for reason in Reason]
-ReasonName = Annotated[str, Field(json_schema_extra={"enum": list(REASONS)})]
+ReasonName = Annotated[str, Field(json_schema_extra={"enum": [each.value for each in Reason]})]
 ZoneName = Literal["immediate", "near", "far", "unknown"]
 
 

@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from api.answers import (
-    REASONS,
     Answer,
     ApiError,
     Count,
@@ -222,8 +221,6 @@ _PLACES = {
     "nfc": ("nfcs", reading.SCAN_TAGS),
     "qrcode": ("qrcodes", reading.SCAN_TAGS),
 }
-_CHECKS = [reason for reason in REASONS if reason != Reason.GRANTED]
-CheckName = Annotated[str, Field(json_schema_extra={"enum": list(_CHECKS)})]
 PlaceById = Annotated[
     ById | ReferenceId, IN_ORDER, Field(description="instead of a beacon: by its id")
 ]
@@ -246,7 +243,7 @@ class ExplainQuestion(Fields):
 
 
 class CheckAnswer(Answer):
-    check: CheckName = Field(description="The check, named by the reason of its refusals.")
+    check: Reason = Field(description="The check, named by the reason of its refusals.")
     passed: bool
     found: str
     needed: str
@@ -277,7 +274,7 @@ class ExplanationAnswer(Answer):
         description="The first moment, from `at` on, at which it would fire, as far as is known "
         "now; null if there is none."
     )
-    blocked_by: list[CheckName] = Field(
+    blocked_by: list[Reason] = Field(
         description="If `next_at` is null: the checks that fail at any time."
     )
 

@@ -119,20 +119,16 @@ def address_of(request: Request) -> str:
 
 def may_read(record: str) -> Any:
     """A dependency: the caller, if the account may read records of this kind."""
-    return Depends(_Needs(AREAS[record], READ))
+    return _caller(AREAS[record], READ)
 
 
 def may_write(record: str) -> Any:
     """A dependency: the caller, if the account may change records of this kind."""
-    return Depends(_Needs(AREAS[record], WRITE))
+    return _caller(AREAS[record], WRITE)
 
 
-@dataclass(frozen=True)
-class _Needs:
-    area: str
-    level: int
-
-    async def __call__(self, request: Request) -> Caller:
+def _caller(area: str, level: int) -> Any:
+    async def find(request: Request) -> Caller:
         services = services_of(request)
         key, token = (request.headers.get(name, "") for name in (KEY_HEADER, TOKEN_HEADER))
         account = await services.sessions.find(key, token) if key and token else None
@@ -147,10 +143,12 @@ class _Needs:
                 request=request.scope.get("request_id", ""),
             )
         )
-        if account.level(self.area) < self.level:
-            raise forbidden(self.area, self.level)
+        if account.level(area) < level:
+            raise forbidden(area, level)
         return Caller(account=account, services=services, request=request, token=token)
+
+    return Depends(find)
 
 
 # The caller, whatever its levels, for operations on the account itself.
-SignedInCaller = Annotated[Caller, Depends(_Needs("", NOTHING))]
+SignedInCaller = Annotated[Caller, _caller("", NOTHING)]

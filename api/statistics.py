@@ -1,12 +1,12 @@
-"""GET /statistics and below it: detections and notifications by day, record, hour and reason.
+"""GET /statistics and below it: detections and notifications by day, record and reason.
 
-Daily figures are exact, in SQL. Hours, reasons and recent detections are sums that triggers and
-connectors keep in Redis.
+Daily figures are exact, in SQL. Reasons and recent detections are sums that triggers and connectors
+keep in Redis.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -112,12 +112,6 @@ class DayTotalAnswer(SumsAnswer):
 
 class RecordTotalAnswer(SumsAnswer, _NamedAnswer):
     pass
-
-
-class HourFiguresAnswer(Answer):
-    hour: Timestamp = Field(description="Its begin, in UTC.")
-    detections: Count
-    notifications: Count
 
 
 class CampaignReasonAnswer(Answer):
@@ -242,26 +236,6 @@ async def visits(
     choice, now = _choice(caller, days, kind, venue), caller.services.clock()
     async with caller.services.database.read() as session:
         return await visit_totals(session, choice, now=now, limit=limit)
-
-
-@router.get("/hours", response_model=list[HourFiguresAnswer])
-async def statistics_by_hour(caller: Reader, days: SomeDays) -> Any:
-    """Detections and notifications by the hour in which they were decided and published.
-
-    Hours and days are in UTC; hours without figures are left out. Figures are kept for a month.
-    After a crash some detections are counted twice, and test devices
-    are counted: the exact figures are the daily ones. A service may be configured to keep none.
-    """
-    found = await caller.services.day_figures(caller.company_id, *days)
-    return [
-        {
-            "hour": datetime.combine(day, time(hour), UTC),
-            "detections": figures.detections[hour],
-            "notifications": figures.notifications[hour],
-        }
-        for day, figures in found.items()
-        for hour in sorted(figures.detections.keys() | figures.notifications.keys())
-    ]
 
 
 @router.get("/reasons", response_model=list[ReasonFiguresAnswer])

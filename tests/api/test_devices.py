@@ -201,7 +201,7 @@ async def test_without_redis(
         own_redis.kill()
         for path in (
             *(f"/crm/{number}/decisions", f"/crm/{number}/held", "/connector/calls"),
-            *("/statistics/hours", "/statistics/reasons", f"/statistics/region/{venue}/recent"),
+            *("/statistics/reasons", f"/statistics/region/{venue}/recent"),
         ):
             answer = await api.call("GET", path, owner)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1"), path

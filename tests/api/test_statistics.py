@@ -109,24 +109,6 @@ async def test_sums_by_day_and_by_record(api: Harness, owner: Headers, bodies: B
     assert [each["kind"] for each in await api.read("/statistics/totals", owner)] == ["venue"] * 2
 
 
-async def figures(api: Harness, company: int, days: dict[date, dict[str, int]]) -> None:
-    store = FigureStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
-    await store.add({CompanyDay(company, day): each for day, each in days.items()})
-
-
-async def test_by_hour(api: Harness, owner: Headers, today: date):
-    late, early = {"d:23": 8}, {"d:0": 5, "n:0": 1, "n:1": 2}
-    await figures(api, await api.company_of(owner), {today - DAY: late, today: early})
-    found = await api.read("/statistics/hours", owner)
-    assert found == [
-        {"hour": f"{today - DAY}T23:00:00+0000", "detections": 8, "notifications": 0},
-        {"hour": f"{today}T00:00:00+0000", "detections": 5, "notifications": 1},
-        {"hour": f"{today}T01:00:00+0000", "detections": 0, "notifications": 2},
-    ]
-    assert await api.read(f"/statistics/hours?from={today}&to={today}", owner) == found[1:]
-    assert await api.read("/statistics/hours", await api.account()) == []
-
-
 async def test_by_reason_and_campaign(
     api: Harness, owner: Headers, bodies: Bodies, today: date, venue: int
 ):
@@ -138,17 +120,21 @@ async def test_by_reason_and_campaign(
     counts = {first["id"]: 1, second["id"]: 6, theirs["id"]: 3}
     sums = {f"c:{number}:ended": count for number, count in counts.items()}
     day = sums | {"r:ended": 10, "r:too_far": 2}
-    await figures(api, await api.company_of(owner), {today: day})
+    store = FigureStore(redis=api.stores.redis, prefix="proximity:", deadline=10.0)
+    company = await api.company_of(owner)
+    earlier = CompanyDay(company, today - DAY)
+    await store.add({CompanyDay(company, today): day, earlier: {"r:outside": 1}})
     # What is gone keeps its name; another company's campaign has none here.
     await api.call("DELETE", f"{path}/{second['id']}", owner)
-    found = await api.read("/statistics/reasons", owner)
+    *found, _ = await api.read("/statistics/reasons", owner)
     assert [(each["reason"], each["count"]) for each in found] == [("ended", 10), ("too_far", 2)]
+    assert await api.read(f"/statistics/reasons?from={today}&to={today}", owner) == found
     assert [(each["name"], each["count"]) for each in found[0]["campaigns"]] == [
         (second["name"], 6),
         (first["name"], 1),
     ]
     assert {each["venue_id"] for each in found[0]["campaigns"]} == {venue}
-    shortest = await api.read("/statistics/reasons?limit=0", owner)
+    shortest = await api.read(f"/statistics/reasons?from={today}&limit=0", owner)
     assert [each["campaigns"] for each in shortest] == [[], []]
     (alone,) = await api.read(f"/statistics/reasons?campaign={first['id']}", owner)
     assert (alone["reason"], alone["count"]) == ("ended", 1)
@@ -182,7 +168,7 @@ async def test_live_decisions(api: Harness, owner: Headers):
     [
         ("/statistics?from=yesterday&to=2026-13-01", {"from", "to"}),
         ("/statistics?from=2001-01-02&to=2001-01-01", {"from"}),
-        ("/statistics/hours?from=2001-01-01&to=2026-01-01", {"from"}),
+        ("/statistics/reasons?from=2001-01-01&to=2026-01-01", {"from"}),
         ("/statistics/totals?kind=phone&venue=0&limit=101", {"kind", "venue", "limit"}),
         ("/realtime/decisions?after=$&campaign=0&reason=bad", {"after", "campaign", "reason"}),
     ],

@@ -131,8 +131,8 @@ def _caller(area: str, level: int) -> Any:
     async def find(request: Request) -> Caller:
         services = services_of(request)
         key, token = (request.headers.get(name, "") for name in (KEY_HEADER, TOKEN_HEADER))
-        account = await services.sessions.find(key, token) if key and token else None
-        if account is None:
+        account = await services.sessions.find(token) if key and token else None
+        if account is None or account.email != key.strip().lower():
             raise ApiError(401, "no session")
         request.scope["company"] = account.company_id
         set_author(

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from api.answers import ApiError
 from api.console import cookies
-from api.console.cookies import PATH, Notice, SessionKey
+from api.console.cookies import PATH, Notice
 from api.console.forms import PostedForm, read_form
 from api.console.rendering import rendered
 from api.console.texts import Translations, translations_for, zone_named
@@ -29,19 +29,18 @@ _VENUES = 500
 
 async def call_interface(
     request: Request,
-    session: SessionKey,
     method: str,
     path: str,
     body: Any = None,
     query: Mapping[str, object] | None = None,
+    session: Mapping[str, str] | None = None,
 ) -> httpx.Response:
     """The answer of an operation. Empty query parameters are left out. Raises ApiError.
 
     The call passes the whole application inside the process, so permissions, limits, audit, log and
     metrics apply as they do to any other client.
     """
-    key = {KEY_HEADER: session.email, TOKEN_HEADER: session.token}
-    key["x-request-id"] = str(request.scope.get("request_id", ""))
+    headers = {"x-request-id": str(request.scope.get("request_id", "")), **(session or {})}
     host, port = request.client or ("", 0)
     transport = httpx.ASGITransport(request.app, raise_app_exceptions=False, client=(host, port))
     async with httpx.AsyncClient(transport=transport, base_url=str(request.base_url)) as client:
@@ -52,7 +51,7 @@ async def call_interface(
             params={
                 name: str(each) for name, each in (query or {}).items() if each not in (None, "")
             },
-            headers=httpx.Headers(key, encoding="latin-1"),
+            headers=httpx.Headers(headers, encoding="latin-1"),
         )
     if not reply.is_success:
         error = reply.json()
@@ -75,7 +74,7 @@ class PageContext:
     request: Request
     texts: Translations
     account: SignedIn
-    session: SessionKey
+    token: str
     form: PostedForm
 
     @property
@@ -117,7 +116,8 @@ class PageContext:
         self, method: str, path: str, body: Any = None, **query: object
     ) -> httpx.Response:
         """The answer of an operation. Raises ApiError if it fails."""
-        return await call_interface(self.request, self.session, method, path, body, query)
+        session = {KEY_HEADER: self.account.email, TOKEN_HEADER: self.token}
+        return await call_interface(self.request, method, path, body, query, session)
 
     async def ask(self, method: str, path: str, body: Any = None, **query: object) -> Any:
         """The body of the answer of an operation. Raises ApiError if it fails."""
@@ -205,8 +205,8 @@ class PageContext:
 
 async def page_context(request: Request) -> PageContext:
     """The context of a page for the visitor's session. Raises ApiError 401 without one."""
-    session = cookies.read_session(request)
-    account = await services_of(request).sessions.find(session.email, session.token)
+    token = request.cookies.get(cookies.SESSION, "")
+    account = await services_of(request).sessions.find(token)
     if account is None:
         raise ApiError(401, "no session")
     form = PostedForm()
@@ -215,7 +215,7 @@ async def page_context(request: Request) -> PageContext:
         form = await read_form(request)
     request.scope["company"] = account.company_id
     texts = translations_for(request)
-    return PageContext(request=request, texts=texts, account=account, session=session, form=form)
+    return PageContext(request=request, texts=texts, account=account, token=token, form=form)
 
 
 Context = Annotated[PageContext, Depends(page_context)]

@@ -1,6 +1,6 @@
 """The console's cookies, and the refusal of requests that other sites forged."""
 
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
@@ -15,13 +15,6 @@ SESSION = "proximity_session"
 NOTICE = "console_done"
 
 
-class SessionKey(NamedTuple):
-    """The two values that name a session of the interface."""
-
-    email: str
-    token: str
-
-
 class Notice(NamedTuple):
     """What a form has done: `text` by its key, the record's name, and the page that undoes it."""
 
@@ -30,9 +23,9 @@ class Notice(NamedTuple):
     undo: str = ""
 
 
-def keep(response: Response, request: Request, name: str, value: str, seconds: int) -> None:
+def keep(response: Response, request: Request, name: str, value: str, time: timedelta) -> None:
     """Keep a cookie in the browser that no script can read and no other site can use."""
-    secure = request.url.scheme == "https"
+    secure, seconds = request.url.scheme == "https", int(time.total_seconds())
     response.set_cookie(
         name, value, seconds, path=PATH, secure=secure, httponly=True, samesite="strict"
     )
@@ -43,24 +36,10 @@ def forget(response: Response, name: str) -> None:
     response.delete_cookie(name, path=PATH, httponly=True, samesite="strict")
 
 
-def read_session(request: Request) -> SessionKey:
-    """The session that the browser sends, valid or not."""
-    email, _, token = request.cookies.get(SESSION, "").rpartition(".")
-    return SessionKey(unquote(email, "latin-1"), token)
-
-
-def keep_session(response: Response, request: Request, session: SessionKey, valid: str) -> None:
-    """Keep the session in the browser until its end."""
-    left = datetime.fromisoformat(valid) - datetime.now(UTC)
-    # In the characters that the header of a request can have.
-    email = quote(session.email, encoding="latin-1", errors="replace")
-    keep(response, request, SESSION, f"{email}.{session.token}", int(left.total_seconds()))
-
-
 def keep_notice(response: Response, request: Request, notice: Notice) -> None:
     """Have the browser bring the notice to the next page."""
     kept = orjson.dumps([notice.text, notice.name[:255], notice.undo])
-    keep(response, request, NOTICE, quote(kept), seconds=60)
+    keep(response, request, NOTICE, quote(kept), timedelta(minutes=1))
 
 
 def read_notice(request: Request) -> Notice | None:

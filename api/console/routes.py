@@ -10,7 +10,7 @@ from starlette.staticfiles import StaticFiles
 from api.answers import ApiError
 from api.console import cookies
 from api.console.context import Context, call_interface, refused
-from api.console.cookies import PATH, SessionKey
+from api.console.cookies import PATH
 from api.console.forms import read_form
 from api.console.pages import (
     activity,
@@ -25,10 +25,11 @@ from api.console.pages import (
 )
 from api.console.rendering import rendered
 from api.console.texts import translations_for
+from api.sessions import LIFETIME
 
 router = APIRouter()
 _AREAS = (overview, activity, records, sheets, venues, campaigns, devices, settings, statistics)
-ROUTERS = (*(area.router for area in _AREAS), router)  # the last one answers all other paths
+ROUTERS = (router, *(area.router for area in _AREAS))
 
 
 def add_console(
@@ -69,15 +70,13 @@ async def sign_in(request: Request) -> Response:
     form = await read_form(request)
     credentials = {name: form.get(name, "") for name in ("email", "password")}
     try:
-        reply = await call_interface(request, SessionKey("", ""), "POST", "/auth", credentials)
+        reply = await call_interface(request, "POST", "/auth", credentials)
     except ApiError as error:
         is_wrong = error.status == 404
         message = translations_for(request)("sign_in_wrong") if is_wrong else error.message
         return _sign_in_form(request, message, credentials["email"], error.status)
-    granted = reply.json()["session"]
     answer = RedirectResponse(PATH, 303)
-    session = SessionKey(granted["email"], granted["token"])
-    cookies.keep_session(answer, request, session, granted["valid"])
+    cookies.keep(answer, request, cookies.SESSION, reply.json()["session"]["token"], LIFETIME)
     return answer
 
 
@@ -88,12 +87,3 @@ async def sign_out(context: Context) -> Response:
     answer = context.redirect("/sign-in")
     cookies.forget(answer, cookies.SESSION)
     return answer
-
-
-@router.get("/{path:path}")
-@router.post("/{path:path}")
-async def not_found(request: Request) -> Response:
-    """Answer all other paths."""
-    if request.url.path == f"{PATH}/":
-        return RedirectResponse(PATH)
-    raise ApiError(404, "there is no such page")

@@ -46,7 +46,7 @@ async def test_in_and_out(api: Harness, owner: str):
     first = await api.client.get("/", follow_redirects=True)
     assert first.url.path == "/console"
     assert owner in first.text
-    token = api.client.cookies["proximity_session"].rpartition(".")[2]
+    token = api.client.cookies["proximity_session"]
     assert token not in first.text
     headers = {"x-service-key": owner, "x-service-token": token}
     assert (await api.call("GET", "/profile", headers)).status_code == 200
@@ -101,7 +101,7 @@ async def test_a_visitor_without_a_session_is_redirected_to_sign_in(api: Harness
 
 
 async def test_a_cookie_that_is_none_of_ours(api: Harness, visitor: Visitor):
-    for cookie in ("", ".", "x", "x.y", "é.y", "AAAA." + "y" * 9000, f".{visitor.session.token}"):
+    for cookie in ("", ".", "x", "x.y", "é.y", "AAAA." + "y" * 9000):
         headers = {b"cookie": f"proximity_session={cookie}".encode()}
         answer = await api.client.get("/console", headers=headers)
         assert answer.headers["location"] == "/console/sign-in", cookie

@@ -20,6 +20,7 @@ _CAMPAIGNS_OF_REASON = 3
 
 
 @router.get("")
+@router.get("/")
 async def show(context: Context) -> Response:
     """Show the page without its parts."""
     return context.page("overview.html", days=_DAYS)

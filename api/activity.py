@@ -126,8 +126,7 @@ async def list_audit(
     The list contains changes of records that the account may read. Of a secret it shows only that
     it changed. Long texts are shortened.
     """
-    areas = AREAS | {"account": "profile"}
-    kinds = [kind for kind in AUDITED_KINDS if caller.account.level(areas[kind]) >= READ]
+    kinds = [kind for kind in AUDITED_KINDS if caller.account.level(AREAS[kind]) >= READ]
     query = of_company(AuditEntry, caller.company_id).where(AuditEntry.kind.in_(kinds))
     return await listed(caller, query, AuditEntryAnswer, listing)
 

@@ -32,6 +32,7 @@ from rules.model import DayFigures, StoredDecision
 
 AREAS = {
     "profile": "profile",
+    "account": "profile",
     "company": "profile",
     "application": "profile",
     "device": "crm",
@@ -44,7 +45,6 @@ AREAS = {
     "connector": "connector",
     "statistics": "analytic",
     "live decision": "realtime",
-    "role state": "realtime",
     "audit": "profile",
 }
 PREFIX = "/v2"

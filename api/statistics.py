@@ -74,10 +74,9 @@ Largest = Annotated[
 _OF_PLACES: Any = Field(description="Of geofences, NFC tags and QR codes.")
 
 
-class _NamedAnswer(Answer):
+class _OfVenueAnswer(Answer):
     venue_id: Id
     venue: Text
-    kind: StatisticKind
     id: Id
     name: Text
 
@@ -110,15 +109,11 @@ class DayTotalAnswer(SumsAnswer):
     day: date
 
 
-class RecordTotalAnswer(SumsAnswer, _NamedAnswer):
-    pass
+class RecordTotalAnswer(SumsAnswer, _OfVenueAnswer):
+    kind: StatisticKind
 
 
-class CampaignReasonAnswer(Answer):
-    venue_id: Id
-    venue: str
-    id: Id
-    name: str
+class CampaignReasonAnswer(_OfVenueAnswer):
     count: Count
 
 
@@ -135,7 +130,7 @@ class VisitLengthAnswer(Answer):
     visits: Count
 
 
-class VisitTotalsAnswer(_NamedAnswer):
+class VisitTotalsAnswer(_OfVenueAnswer):
     kind: VisitKind
     visits: Count = Field(description="Those that began on these days.")
     ended: Count = Field(description="How many of them have ended.")

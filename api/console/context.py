@@ -151,21 +151,15 @@ class PageContext:
 
         Values that are not given are empty.
         """
-        faults = refusal.fields if refusal else {}
         return self.page(
             template,
             refusal.status if refusal else 200,
             values=defaultdict(str, values),
-            faults={at: self.fault(at, text, values) for at, text in faults.items()},
+            faults=refusal.fields if refusal else {},
             message=refusal.message if refusal else "",
             may_write=self.may_write(record),
             **more,
         )
-
-    def fault(self, place: str, fault: str, values: Mapping[str, Any]) -> str:
-        """The fault of a field; an empty one has its own words in the language of the page."""
-        name = place.partition("[")[0]
-        return fault if values.get(name) else self.texts.get(f"enter_{name}", self.texts("enter"))
 
     def redirect(self, path: str, done: Notice | None = None) -> Response:
         """Redirect to another page of the console, which says what a form has done."""

@@ -1,7 +1,6 @@
 """Renders templates. All values are escaped, and pages may load only the console's own files."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -33,7 +32,7 @@ def rendered(
 ) -> Response:
     """Render a page, or one block of it: `overview.html#figures`. Templates find macros in `ui`."""
     name, _, block = template.partition("#")
-    page, macros = (_environment().get_template(each) for each in (name, "macros.html"))
+    page, macros = (_TEMPLATES.get_template(each) for each in (name, "macros.html"))
     given = {"w": texts, **values}
     given["ui"] = macros.make_module(given)
     parts = page.blocks[block](page.new_context(given)) if block else [page.render(given)]
@@ -52,34 +51,31 @@ def csv_file(name: str, rows: Iterable[Sequence[Any]]) -> Response:
     return Response(csv_text(rows), media_type="text/csv", headers=headers)
 
 
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("api.console"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    environment.globals.update(
-        console=PATH,
-        fault=_fault,
-        display_zone=display_zone,
-        split_delay=split_delay,
-        tag_text=tag_text,
-        delay_units=list(DELAY_UNITS),
-        weekdays=WEEKDAYS,
-    )
-    environment.filters.update(
-        moment=display_time,
-        number=lambda number: f"{number:,}".replace(",", "\u202f"),
-    )
-    return environment
-
-
 def _fault(faults: Mapping[str, str], name: str) -> str:
     """The fault of a field, or of a part of it, such as tags[0].name."""
     parts = (f"{name}[", f"{name}.")
     found = (text for place, text in faults.items() if place == name or place.startswith(parts))
     return "; ".join(found)
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("api.console"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_TEMPLATES.globals.update(
+    console=PATH,
+    fault=_fault,
+    display_zone=display_zone,
+    split_delay=split_delay,
+    tag_text=tag_text,
+    delay_units=list(DELAY_UNITS),
+    weekdays=WEEKDAYS,
+)
+_TEMPLATES.filters.update(
+    moment=display_time,
+    number=lambda number: f"{number:,}".replace(",", "\u202f"),
+)

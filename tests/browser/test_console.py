@@ -182,12 +182,6 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
     watcher = f"company-{company}"
     store = TailStore(redis=visit.harness.stores.redis, prefix="proximity:", deadline=10.0)
 
-    async def decide(venue: str) -> None:
-        at = time.time()
-        outcomes = [LiveOutcome(world.ids["campaign"], "Last boat", "granted")]
-        decision = LiveDecision(at, at, company, venue, "Door", Zone.NEAR, "granted", outcomes, 3)
-        await store.write({watcher: [decision]})
-
     async def is_over() -> bool:
         return not await store.watchers()
 
@@ -215,8 +209,10 @@ async def test_an_operator_watches(visit: BrowserVisit, world: World):
 
     await visit.walk(watch)
     await eventually(store.watchers)
-    await decide("Pier")
-    await decide("Pier")
+    at, outcomes = time.time(), [LiveOutcome(world.ids["campaign"], "Last boat", "granted")]
+    decision = LiveDecision(at, at, company, "Pier", "Door", Zone.NEAR, "granted", outcomes, 3)
+    for _ in range(2):
+        await store.write({watcher: [decision]})
     await visit.walk(read)
     # No more requests are sent, so nobody watches after five seconds.
     await eventually(is_over, what="nobody watches")

@@ -66,7 +66,7 @@ async def test_every_fault_stands_at_its_line(visitor: Visitor, bodies: Bodies, 
     refused = await visitor.post(own, given)
     assert refused.status_code == 400
     text = SeenPage(refused.text).text
-    for words in ("2 First faulty Minor:", "3 New faulty", "4 faulty", "Enter a name"):
+    for words in ("2 First faulty Minor:", "3 New faulty", "4 faulty Name:"):
         assert words in text, text
     assert "5 Gone faulty the venue has no record 999999" in text
     one = {

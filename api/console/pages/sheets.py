@@ -141,9 +141,8 @@ async def _send(
             for place, fault in refusal.fields.items():
                 number, _, name = place.removeprefix("[").partition("].")
                 if number.isdigit():
-                    name, line = name.partition("[")[0], sent[int(number)]
-                    words = context.fault(name, fault, line.values)
-                    line.faults.append(f"{texts.get(name)}: {words}")
+                    label = texts.get(name.partition("[")[0])
+                    sent[int(number)].faults.append(f"{label}: {fault}")
             continue
         for line, answer in zip(sent, answers, strict=True):
             line.changes = [

@@ -6,11 +6,11 @@
 
   const each = (selector, work) => document.querySelectorAll(selector).forEach(work);
 
-  // Parts that are shown for one choice of a list: "format:url". Hidden fields keep their values.
+  // Parts that are shown for one choice of a list: "format:url". Fields of others are not sent.
   each("[data-if]", (part) => {
     const [list, value] = part.dataset.if.split(":");
     const field = document.getElementById(list);
-    const show = () => { part.hidden = field.value !== value; };
+    const show = () => { part.hidden = part.disabled = field.value !== value; };
     field.addEventListener("change", show);
     show();
   });

@@ -223,7 +223,6 @@ async def _with_key(_session: Any, _scope: Any, values: Values, record: Any) -> 
 APPLICATIONS = Records(
     kind="application",
     path="/profile/application",
-    tag="profile",
     model=Application,
     answer=ApplicationAnswer,
     created=ApplicationInput,

@@ -80,7 +80,6 @@ class Records(Generic[M]):
     kind: str
     path: str
     other_path: str = ""
-    tag: str = ""
     model: type[M]
     answer: type[Answer]
     created: type[Fields]
@@ -267,7 +266,7 @@ def add_operations(router: APIRouter, records: Records[Any]) -> None:
             methods=[method],
             response_model=shown,
             description=text,
-            tags=[records.tag or kind],
+            tags=[kind],
             **{"name": name, "summary": name.replace("_", " ").title(), **more},
         )
 

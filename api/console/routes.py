@@ -21,14 +21,13 @@ from api.console.pages import (
     settings,
     sheets,
     statistics,
-    venues,
 )
 from api.console.rendering import rendered
 from api.console.texts import translations_for
 from api.sessions import LIFETIME
 
 router = APIRouter()
-_AREAS = (overview, activity, records, sheets, venues, campaigns, devices, settings, statistics)
+_AREAS = (overview, activity, records, sheets, campaigns, devices, settings, statistics)
 ROUTERS = (router, *(area.router for area in _AREAS))
 
 

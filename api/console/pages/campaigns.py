@@ -11,9 +11,8 @@ from api.answers import ApiError
 from api.console.context import A_PAGE, Context, PageContext
 from api.console.cookies import Notice
 from api.console.forms import PostedForm, joined_delay, tag_names
-from api.console.pages.records import CAMPAIGNS, IN_VENUES, store, venue_of
+from api.console.pages.records import CAMPAIGNS, IN_VENUES, ON_THE_PLAN, store, venue_of
 from api.console.pages.statistics import figures_of, last_days
-from api.console.pages.venues import ON_THE_PLAN
 from api.console.rendering import previewed
 from api.console.texts import Translations, local_time
 from catalog.models import WEEKDAYS

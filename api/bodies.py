@@ -11,9 +11,12 @@ from starlette.requests import Request
 from api.answers import INT64, ApiError, bad_fields
 from catalog.fields import Faults, Fields, read_fields
 
-VenueId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The venue.")]
-RecordId = Annotated[int, Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")]
-OwnId = Annotated[int, Path(alias="id", ge=1, le=INT64, description="The record.")]
+VENUE: Any = Path(alias="id", ge=1, le=INT64, description="The venue.")
+RECORD: Any = Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")
+OWN: Any = Path(alias="id", ge=1, le=INT64, description="The record.")
+VenueId = Annotated[int, VENUE]
+RecordId = Annotated[int, RECORD]
+OwnId = Annotated[int, OWN]
 
 
 def from_one(description: str, alias: str | None = None) -> Any:

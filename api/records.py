@@ -20,11 +20,11 @@ from starlette.responses import Response
 from api.answers import INT64, Answer, ApiError, DoneAnswer, Record
 from api.bodies import (
     LISTING,
+    OWN,
+    RECORD,
+    VENUE,
     DryRun,
     Listing,
-    OwnId,
-    RecordId,
-    VenueId,
     accepted,
     accepted_list,
     accepts,
@@ -296,21 +296,14 @@ def add_operations(router: APIRouter, records: Records[Any]) -> None:
 
 
 def _scope(permitted: Any, *, in_venue: bool, of_one: bool) -> Any:
-    def of_company(caller: Caller = permitted) -> Scope:
-        return Scope(caller)
+    venue, record = (VENUE, RECORD) if in_venue else (Depends(lambda: None), OWN)
+    if not of_one:
+        record = Depends(lambda: 0)
 
-    def of_venue(venue_id: VenueId, caller: Caller = permitted) -> Scope:
-        return Scope(caller, venue_id)
+    def scope(caller: Caller = permitted, venue: int = venue, record: int = record) -> Scope:
+        return Scope(caller, venue, record)
 
-    def one_of_company(number: OwnId, caller: Caller = permitted) -> Scope:
-        return Scope(caller, None, number)
-
-    def one_of_venue(venue_id: VenueId, number: RecordId, caller: Caller = permitted) -> Scope:
-        return Scope(caller, venue_id, number)
-
-    if of_one:
-        return Depends(one_of_venue if in_venue else one_of_company)
-    return Depends(of_venue if in_venue else of_company)
+    return Depends(scope)
 
 
 _MOST = 1000

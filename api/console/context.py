@@ -3,28 +3,63 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import httpx
+import orjson
 from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from api.answers import ApiError
-from api.console import cookies
-from api.console.cookies import PATH, Notice
 from api.console.forms import PostedForm, read_form
-from api.console.rendering import rendered
+from api.console.rendering import PATH, rendered
 from api.console.texts import Translations, translations_for, zone_named
 from api.permissions import AREAS, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
-from api.sessions import SignedIn
+from api.sessions import LIFETIME, SignedIn
 from catalog.accounts import is_id
 from catalog.inputs import READ, WRITE
 
 A_PAGE = 50
 _VENUES = 500
+_SESSION = "proximity_session"
+_NOTICE = "console_done"
+
+
+class Notice(NamedTuple):
+    """What a form has done: `text` by its key, the record's name, and the page that undoes it."""
+
+    text: str
+    name: str = ""
+    undo: str = ""
+
+
+def _keep(response: Response, request: Request, name: str, value: str, time: timedelta) -> None:
+    """Keep a cookie in the browser that no script can read and no other site can use."""
+    secure, seconds = request.url.scheme == "https", int(time.total_seconds())
+    response.set_cookie(
+        name, value, seconds, path=PATH, secure=secure, httponly=True, samesite="strict"
+    )
+
+
+def _kept_notice(request: Request) -> Notice | None:
+    """The notice that the page before has left, if there is one."""
+    try:
+        return Notice(*orjson.loads(unquote(request.cookies.get(_NOTICE, ""))))
+    except (ValueError, TypeError):
+        return None
+
+
+def keep_session(response: Response, request: Request, token: str) -> None:
+    """Keep the token of a session in the browser until its end."""
+    _keep(response, request, _SESSION, token, LIFETIME)
+
+
+def forget_session(response: Response) -> None:
+    """Have the browser forget the session."""
+    response.delete_cookie(_SESSION, path=PATH)
 
 
 async def call_interface(
@@ -132,11 +167,11 @@ class PageContext:
 
         A whole page also says what the form before it has done, once.
         """
-        done = None if "#" in template else cookies.read_notice(self.request)
+        done = None if "#" in template else _kept_notice(self.request)
         given = {"context": self, "done": done, **values}
         answer = rendered(template, self.texts, given, status)
         if done is not None:
-            cookies.forget(answer, cookies.NOTICE)
+            answer.delete_cookie(_NOTICE, path=PATH)
         return answer
 
     def form_page(
@@ -165,7 +200,8 @@ class PageContext:
         """Redirect to another page of the console, which says what a form has done."""
         answer = RedirectResponse(f"{PATH}{path}", 303)
         if done is not None:
-            cookies.keep_notice(answer, self.request, done)
+            kept = quote(orjson.dumps([*done]))
+            _keep(answer, self.request, _NOTICE, kept, timedelta(minutes=1))
         return answer
 
     async def venues(self) -> list[dict[str, Any]]:
@@ -199,13 +235,12 @@ class PageContext:
 
 async def page_context(request: Request) -> PageContext:
     """The context of a page for the visitor's session. Raises ApiError 401 without one."""
-    token = request.cookies.get(cookies.SESSION, "")
+    token = request.cookies.get(_SESSION, "")
     account = await services_of(request).sessions.find(token)
     if account is None:
         raise ApiError(401, "no session")
     form = PostedForm()
     if request.method == "POST":
-        cookies.refuse_other_sites(request)
         form = await read_form(request)
     request.scope["company"] = account.company_id
     texts = translations_for(request)
@@ -223,7 +258,7 @@ def refused(request: Request, error: ApiError) -> Response:
         answer: Response = RedirectResponse(address, 303)
         if is_part:  # htmx would put the form into the part: redirect the whole page
             answer = Response(status_code=204, headers={"hx-redirect": address})
-        cookies.forget(answer, cookies.SESSION)
+        forget_session(answer)
         return answer
     faults = "; ".join(f"{place}: {fault}" for place, fault in error.fields.items())
     values = {"status": error.status, "message": faults or error.message}

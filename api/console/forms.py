@@ -1,8 +1,8 @@
-"""Reads posted forms, and the texts in which forms show delays and tags."""
+"""Reads posted forms, refuses those of other sites, and shows delays and tags in forms."""
 
 import csv
 from collections.abc import Iterable
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
@@ -17,7 +17,11 @@ _MOST_FIELDS = 3000
 
 
 async def read_form(request: Request) -> PostedForm:
-    """The form in the body of a request; CRLF, which browsers send, becomes LF. Raises ApiError."""
+    """The form in the body of a request; CRLF, which browsers send, becomes LF.
+
+    Raises ApiError, also for a form that another site has sent.
+    """
+    _refuse_other_sites(request)
     # Percent encoding triples the size of bytes that are not ASCII.
     raw = await read_bytes(request, 3 * services_of(request).max_body)
     try:
@@ -25,6 +29,22 @@ async def read_form(request: Request) -> PostedForm:
     except ValueError:
         raise ApiError(400, "the form cannot be read") from None
     return ImmutableMultiDict([(name, value.replace("\r\n", "\n")) for name, value in pairs])
+
+
+def _refuse_other_sites(request: Request) -> None:
+    """Raise ApiError unless the browser says that a page of this site sends the request.
+
+    Sec-Fetch-Site is the browser's word on what it sees, also behind a proxy that changes the host;
+    browsers leave it out on plain http elsewhere than on this machine, and then Origin counts.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is None:
+        origin = urlsplit(request.headers.get("origin", "")).netloc
+        is_own = bool(origin) and origin == request.headers.get("host")
+    else:
+        is_own = site == "same-origin"
+    if not is_own:
+        raise ApiError(403, "this request does not come from a page of the console")
 
 
 def split_delay(text: str) -> tuple[str, str]:

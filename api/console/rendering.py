@@ -6,13 +6,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from api.console.cookies import PATH
 from api.console.forms import split_delay, tag_text
 from api.console.texts import Translations, display_time, display_zone
 from catalog.models import WEEKDAYS
 from catalog.plain_text import csv_text
 from rules.parsing import DELAY_UNITS
 
+PATH = "/console"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; frame-src 'self'; form-action 'self'; base-uri 'none'; "

@@ -8,9 +8,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from api.answers import ApiError
-from api.console import cookies
-from api.console.context import Context, call_interface, refused
-from api.console.cookies import PATH
+from api.console.context import (
+    Context,
+    call_interface,
+    forget_session,
+    keep_session,
+    refused,
+)
 from api.console.forms import read_form
 from api.console.pages import (
     activity,
@@ -22,9 +26,8 @@ from api.console.pages import (
     sheets,
     statistics,
 )
-from api.console.rendering import rendered
+from api.console.rendering import PATH, rendered
 from api.console.texts import translations_for
-from api.sessions import LIFETIME
 
 router = APIRouter()
 _AREAS = (overview, activity, records, sheets, campaigns, devices, settings, statistics)
@@ -65,7 +68,6 @@ def _sign_in_form(
 @router.post("/sign-in")
 async def sign_in(request: Request) -> Response:
     """Sign in with POST /v2/auth, and put the session into the cookie."""
-    cookies.refuse_other_sites(request)
     form = await read_form(request)
     credentials = {name: form.get(name, "") for name in ("email", "password")}
     try:
@@ -75,7 +77,7 @@ async def sign_in(request: Request) -> Response:
         message = translations_for(request)("sign_in_wrong") if is_wrong else error.message
         return _sign_in_form(request, message, credentials["email"], error.status)
     answer = RedirectResponse(PATH, 303)
-    cookies.keep(answer, request, cookies.SESSION, reply.json()["session"]["token"], LIFETIME)
+    keep_session(answer, request, reply.json()["session"]["token"])
     return answer
 
 
@@ -84,5 +86,5 @@ async def sign_out(context: Context) -> Response:
     """End the session in every process."""
     await context.call("DELETE", "/auth")
     answer = context.redirect("/sign-in")
-    cookies.forget(answer, cookies.SESSION)
+    forget_session(answer)
     return answer

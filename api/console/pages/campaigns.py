@@ -8,8 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import A_PAGE, Context, PageContext
-from api.console.cookies import Notice
+from api.console.context import A_PAGE, Context, Notice, PageContext
 from api.console.forms import PostedForm, joined_delay, tag_names
 from api.console.pages.records import CAMPAIGNS, IN_VENUES, ON_THE_PLAN, store, venue_of
 from api.console.pages.statistics import figures_of, last_days

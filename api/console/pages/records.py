@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from api import venues
 from api.answers import ApiError
-from api.console.context import Context, PageContext
-from api.console.cookies import PATH, Notice
+from api.console.context import Context, Notice, PageContext
 from api.console.forms import tag_names, tag_text
+from api.console.rendering import PATH
 
 router = APIRouter()
 ON_THE_PLAN = 1000

@@ -7,8 +7,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.answers import ApiError
-from api.console.context import Context, PageContext
-from api.console.cookies import Notice
+from api.console.context import Context, Notice, PageContext
 from api.console.forms import PostedForm, joined_delay
 from catalog.models import WEEKDAYS
 

@@ -14,8 +14,7 @@ from starlette.responses import Response
 
 from api.answers import ApiError
 from api.bodies import MOST_LISTED
-from api.console.context import Context, PageContext
-from api.console.cookies import Notice
+from api.console.context import Context, Notice, PageContext
 from api.console.pages.records import IN_VENUES, NEW, RecordKind, venue_of
 from api.console.rendering import csv_file
 from catalog.plain_text import of_csv

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from asyncpg import InterfaceError, PostgresError
@@ -73,7 +73,7 @@ def build_app(
         # Imported here, because only an application with the console needs the templates' library.
         from api.console.routes import add_console
 
-        add_console(app, _ERRORS, _refusal)
+        add_console(app)
     app.add_route("/", lambda _: RedirectResponse("console" if with_console else "docs"))
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     app.add_middleware(RequestMiddleware, metrics=metrics)
@@ -125,7 +125,10 @@ def _refusal(error: Exception) -> ApiError:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    return _refusal(error).answer(request.scope)
+    refusal, state = _refusal(error), request.app.state
+    if request.url.path.startswith("/console") and hasattr(state, "refused"):
+        return cast(Response, state.refused(request, refusal))
+    return refusal.answer(request.scope)
 
 
 _ERRORS = (

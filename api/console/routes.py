@@ -1,7 +1,5 @@
 """The console: its pages, its files, signing in and out."""
 
-from collections.abc import Callable, Iterable
-
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -34,22 +32,13 @@ _AREAS = (overview, activity, records, sheets, campaigns, devices, settings, sta
 ROUTERS = (router, *(area.router for area in _AREAS))
 
 
-def add_console(
-    app: FastAPI, errors: Iterable[type[Exception]], refusal: Callable[[Exception], ApiError]
-) -> None:
-    """Add the pages to the application. There the refusals of errors are pages too."""
-
-    async def refuse(request: Request, error: Exception) -> Response:
-        is_page = request.url.path.startswith(f"{PATH}/") or request.url.path == PATH
-        found = refusal(error)
-        return refused(request, found) if is_page else found.answer(request.scope)
-
+def add_console(app: FastAPI) -> None:
+    """Add the pages to the application. Below their path, errors are pages too."""
+    app.state.refused = refused
     files = StaticFiles(packages=[("api.console", "static"), ("api.console", "vendor/htmx")])
     app.mount(f"{PATH}/static", files)
     for each in ROUTERS:
         app.include_router(each, prefix=PATH, include_in_schema=False)
-    for kind in errors:
-        app.add_exception_handler(kind, refuse)
 
 
 @router.get("/sign-in")

@@ -119,8 +119,7 @@ async def venue_of(context: PageContext) -> dict[str, Any]:
     number = context.path_number("id")
     if context.may_read("venue"):
         return dict(await context.get(f"/region/{number}"))
-    unknown = dict.fromkeys(("name", "time_zone", "image"), "") | {"width": None, "height": None}
-    return {"id": number, "active": True, **unknown}
+    return {"id": number, "name": "", "time_zone": "", "active": True}
 
 
 async def show_list(kind: RecordKind, context: Context) -> Response:
@@ -260,7 +259,6 @@ def venue_plan(venue: dict[str, Any], beacons: list[dict[str, Any]]) -> dict[str
         "view": f"{left - edge:g} {top - edge:g} {width + 2 * edge:g} {height + 2 * edge:g}",
         "step": 10 ** (len(str(longest)) - 1) // 2 or 1,  # makes 2 to 20 lines
         "image": image,
-        "image_is_elsewhere": bool(venue["image"]) and not image,
     }
 
 

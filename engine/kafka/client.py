@@ -31,6 +31,7 @@ from engine.process.settings import PREFIX, Settings
 CLIENT_ID = "proximity-engine"
 OAUTHBEARER = "OAUTHBEARER"
 REQUEST_SECONDS = 20.0  # deadline of one request to a broker
+FETCH_MS = 100  # how long a broker may wait for new records before it answers a fetch
 NOT_THERE, FORBIDDEN = 3, 29  # errors of a topic
 
 _METADATA_MS = 4000

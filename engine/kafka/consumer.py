@@ -23,7 +23,13 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
 )
 
-from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options, stop_consumer
+from engine.kafka.client import (
+    FETCH_MS,
+    REQUEST_SECONDS,
+    KafkaCluster,
+    connection_options,
+    stop_consumer,
+)
 from engine.kafka.offsets import (
     POSITION_SECONDS,
     POSITIONING,
@@ -78,7 +84,7 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
         enable_auto_commit=False,
         auto_offset_reset="none",  # every partition gets a position; no jump goes unnoticed
         isolation_level="read_committed",
-        fetch_max_wait_ms=int(settings.fetch_wait * 1000),
+        fetch_max_wait_ms=FETCH_MS,
         session_timeout_ms=session_ms,
         heartbeat_interval_ms=session_ms // 5,
         # A revoked partition finishes its batch first; the group waits for that.

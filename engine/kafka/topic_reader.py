@@ -12,7 +12,13 @@ from typing import Literal, NamedTuple
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from engine.kafka.client import REQUEST_SECONDS, KafkaCluster, connection_options, stop_consumer
+from engine.kafka.client import (
+    FETCH_MS,
+    REQUEST_SECONDS,
+    KafkaCluster,
+    connection_options,
+    stop_consumer,
+)
 from engine.process.settings import Settings
 
 _POLL_MS = 200
@@ -144,7 +150,7 @@ async def open_topic_reader(
         enable_auto_commit=False,
         auto_offset_reset="none" if missing == "error" else "earliest",
         isolation_level="read_committed",
-        fetch_max_wait_ms=int(settings.fetch_wait * 1000),
+        fetch_max_wait_ms=FETCH_MS,
         max_poll_records=largest_list,
     )
     try:

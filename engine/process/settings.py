@@ -6,7 +6,7 @@ Each type checks its value, so that nothing is opened with an invalid one.
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -185,8 +185,6 @@ class Settings(BaseModel):
     """The settings of one process. Durations are in seconds unless the name says otherwise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    # Longest time (s) that a broker delays the answer to a fetch when it has no new records.
-    fetch_wait: ClassVar[float] = 0.1
 
     kafka_bootstrap_servers: BootstrapServers = setting(
         "localhost:9092", "host:port, comma-separated"

@@ -48,11 +48,12 @@ def _refuse_other_sites(request: Request) -> None:
 
 
 def split_delay(text: str) -> tuple[str, str]:
-    """The number and the unit of a delay, `none` for no delay; an unknown text is the number."""
+    """The number and the unit of a delay, `none` for no delay; of an unknown text, as joined."""
     try:
         seconds = parse_delay(text)
     except ValueError:
-        return text, "day"
+        number, _, unit = text.removesuffix("s").rpartition(" ")
+        return (number, unit) if unit in DELAY_UNITS else (text, "day")
     if not seconds:
         return "", "none"
     unit = [unit for unit, each in DELAY_UNITS.items() if seconds % each == 0][-1]

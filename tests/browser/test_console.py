@@ -83,6 +83,21 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
     )
 
 
+async def test_a_reader_sees_what_a_phone_shows(visit: BrowserVisit, world: World):
+    reader = await visit.harness.colleague(visit.headers, campaign=1)
+    session = {"name": "proximity_session", "value": reader["x-service-token"]}
+
+    def steps(page: BrowserPage) -> None:
+        page.open("/console/sign-in")
+        page.driver.add_cookie(session | {"path": "/console"})
+        page.open(f"/console/venues/{world.ids['venue']}/campaigns/{world.ids['campaign']}")
+        assert not page.field("Name").is_enabled()
+        page.driver.switch_to.frame("on-phone")
+        page.wait_for_text("Six o'clock")
+
+    await visit.walk(steps)
+
+
 async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World):
     stall = world.bodies.beacon(name="Stall", x=None, y=None)
     await world.visitor.made(f"/region/{world.ids['venue']}/beacon", stall)

@@ -32,9 +32,15 @@
     show();
   });
 
-  // A button that is pressed at first, and again when a field of its form was changed.
+  // A button that is pressed at first, and again when a field of its form was changed. It sends the
+  // fields of accounts that may only read, too.
   each("[data-again-on-change]", (button) => {
-    const press = () => button.form.requestSubmit(button);
+    const press = () => {
+      const disabled = [...button.form.querySelectorAll("fieldset:disabled")];
+      disabled.forEach((fields) => { fields.disabled = false; });
+      button.form.requestSubmit(button);
+      disabled.forEach((fields) => { fields.disabled = true; });
+    };
     button.form.addEventListener("change", press);
     press();
   });

@@ -3,7 +3,6 @@
 Its exit status is 0, 1 (failed), 2 (usage) or 130 (Ctrl-C); an error is one line on stderr.
 """
 
-import asyncio
 import importlib
 from collections.abc import Sequence
 from functools import lru_cache
@@ -16,7 +15,7 @@ from typer.core import TyperGroup
 
 from catalog.plain_text import for_terminal
 from engine import engine_version
-from engine.cli.command import ENV_FILE, INTERRUPTED, commands, kafka_complaints
+from engine.cli.command import ENV_FILE, commands, kafka_complaints
 
 _ENV_FILE = "--env-file"
 # Each command's module, which is imported when it is called, and its line in the list of all.
@@ -114,15 +113,11 @@ def run(arguments: Sequence[str]) -> int:
     ENV_FILE.set(env_file)
     with kafka_complaints() as complaints:
         try:
-            status = command_group().main(words, "proximity", standalone_mode=False)
-        except asyncio.CancelledError:
-            status, line = INTERRUPTED, "interrupted"
+            return int(command_group().main(words, "proximity", standalone_mode=False) or 0)
         except (Exception, KeyboardInterrupt) as error:
             from engine.cli.servers import failure
 
             status, line = failure(error, env_file, complaints)
-        else:
-            return int(status or 0)
     if line.startswith("Usage:"):  # no command was given
         typer.echo(line)
     elif line:

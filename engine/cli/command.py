@@ -33,10 +33,6 @@ class CommandError(Exception):
     """A command could not do its work; the message says what and why, on one line."""
 
 
-class CommandInterruptedError(CommandError):
-    """Ctrl-C ended a command; the message says what was done before."""
-
-
 def read_settings() -> "Settings":
     """The settings, from the environment and `--env-file`. Raises SettingsError."""
     from engine.process.settings_sources import load_settings
@@ -92,11 +88,11 @@ def command(words: str, *examples: str) -> Callable[[Work[P]], Work[P]]:
 
 @contextmanager
 def telling(done: Callable[[], str]) -> Iterator[None]:
-    """Add to the line of a server's error, and to that of Ctrl-C, what was done before."""
+    """Add to the line of an error, and to that of Ctrl-C, what was done before."""
     try:
         yield
     except asyncio.CancelledError:
-        raise CommandInterruptedError(f"interrupted; {done()}") from None
+        raise typer.Abort(done()) from None
     except Exception as error:
         error.add_note(done())
         raise

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -39,23 +40,12 @@ async def tail(
     Prints one line each: the time, the campaign, the device, and the text that the phone shows.
     The command joins no consumer group and commits nothing.
     """
-    settings = begin_quietly()
-    topic = Topics.of(settings.topic_prefix).notifications
-    values = published(
-        settings, from_beginning, lambda: say(f"reading {topic}; Ctrl-C ends", err=True)
-    )
-    async with aclosing(values):
-        async for value in values:
-            found = read_notification(value)
-            if found is None:
-                say("a record that is not a notification is skipped", err=True)
-                continue
+    on_begin = partial(say, "reading notifications; Ctrl-C ends", err=True)
+    async with aclosing(published(begin_quietly(), from_beginning, on_begin)) as values:
+        async for found, value in values:
             names = (None, str(found.campaign.id), found.campaign.name.casefold())
             if (campaign and campaign.casefold()) in names and udid in (None, found.device.udid):
-                line = (
-                    msgspec.json.format(value, indent=-1).decode() if as_json else one_line(found)
-                )
-                say(line)
+                say(msgspec.json.format(value, indent=-1).decode() if as_json else one_line(found))
                 count = None if count is None else count - 1
                 if count == 0:
                     return
@@ -63,8 +53,8 @@ async def tail(
 
 async def published(
     settings: Settings, from_beginning: bool, on_begin: Callable[[], None] = lambda: None
-) -> AsyncGenerator[bytes, None]:
-    """Notifications as they come; with `from_beginning` first the topic's.
+) -> AsyncGenerator[tuple[Notification, bytes], None]:
+    """Notifications as they come, each with its message; with `from_beginning` first the topic's.
 
     Never ends; `on_begin` is called when none will be missed. Raises CommandError if there is no
     topic, and KafkaError or TimeoutError.
@@ -79,24 +69,19 @@ async def published(
         begins = {tp: begin if from_beginning else end for tp, (begin, end) in ranges.items()}
         async for records in reader.follow(begins):
             for record in records:
-                yield record.value or b""
-
-
-def read_notification(value: bytes) -> Notification | None:
-    """The notification in a record's value; None if it is none."""
-    try:
-        return _decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+                value = record.value or b""
+                try:
+                    found = _decode(value)
+                except (ValueError, RecursionError):
+                    say("a record that is not a notification is skipped", err=True)
+                else:
+                    yield found, value
 
 
 def one_line(notification: Notification) -> str:
     """The time, the campaign, the device and the text on the phone."""
-    try:
-        at = f"{datetime.fromtimestamp(parse(notification.triggered_at)).astimezone():%H:%M:%S}"
-    except (ValueError, OverflowError):
-        at = "--:--:--"
+    at = datetime.fromtimestamp(parse(notification.triggered_at)).astimezone()
     return (
-        f"{at}  {notification.campaign.name} -> {notification.device.udid}: "
+        f"{at:%H:%M:%S}  {notification.campaign.name} -> {notification.device.udid}: "
         f"{notification.title}. {notification.push} [{notification.format}]"
     )

@@ -21,7 +21,7 @@ from catalog.errors import CatalogError, DatabaseUrlError, RedisUrlError
 from catalog.models import Company
 from catalog.redis_connection import probe_redis
 from connectors.errors import ConnectorError
-from engine.cli.command import FAILED, INTERRUPTED, USAGE, CommandError, CommandInterruptedError
+from engine.cli.command import FAILED, INTERRUPTED, USAGE, CommandError
 from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.kafka.producer import MessageTooLargeError, Publisher
 from engine.process.errors import ProcessError, SettingsError
@@ -40,12 +40,10 @@ def failure(
     if isinstance(error, TyperException):
         return error.exit_code, error.format_message()
     if isinstance(error, typer.Abort | KeyboardInterrupt):
-        return INTERRUPTED, "interrupted"
+        return INTERRUPTED, "; ".join(("interrupted", *error.args))
     line = line_of(error, partial(load_settings, env_file), complaints)
-    if isinstance(error, SettingsError | RedisUrlError | DatabaseUrlError):
-        return USAGE, line
-    status = INTERRUPTED if isinstance(error, CommandInterruptedError) else FAILED
-    return status, "; ".join((line, *getattr(error, "__notes__", ())))
+    is_usage = isinstance(error, SettingsError | RedisUrlError | DatabaseUrlError)
+    return USAGE if is_usage else FAILED, "; ".join((line, *getattr(error, "__notes__", ())))
 
 
 def line_of(

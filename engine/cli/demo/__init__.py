@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,17 +22,14 @@ from typing import Annotated, Any
 import httpx
 import msgspec
 import typer
-from aiokafka.errors import KafkaError
 from pydantic import SecretStr
-from redis.exceptions import RedisError
 from sqlalchemy import func, select
-from sqlalchemy.exc import SQLAlchemyError
 from typer import Option
 
 from catalog.database import Database
 from catalog.models import Campaign, Company, RecorderOffset, Statistic, VisitStatistic
 from engine.cli.catalog import write_catalog
-from engine.cli.command import CommandError, CommandInterruptedError, command, read_settings
+from engine.cli.command import CommandError, command, read_settings
 from engine.cli.demo.walk import (
     PATH_LOSS_EXPONENT,
     answer_call,
@@ -41,7 +39,7 @@ from engine.cli.demo.walk import (
     your_walk,
 )
 from engine.cli.local_servers import embedded_settings, free_port, write_env
-from engine.cli.notifications import one_line, published, read_notification
+from engine.cli.notifications import one_line, published
 from engine.cli.output import print_table, say, shown_progress
 from engine.cli.publish import Item, send
 from engine.cli.servers import open_migrated_stores, open_publisher, reason_of
@@ -101,11 +99,9 @@ async def demo(
         with tempfile.TemporaryDirectory(prefix="proximity-") as directory:
             await _run(seconds, Path(directory) if serve else None)
     except asyncio.CancelledError:
-        raise CommandInterruptedError("interrupted") from None
+        raise typer.Abort from None
     except ExceptionGroup as group:
         raise CommandError(f"the demo failed: {reason_of(group.exceptions[0])}") from group
-    except (KafkaError, RedisError, SQLAlchemyError, OSError) as error:
-        raise CommandError(f"the demo failed: {reason_of(error)}") from error
     if serve:
         typer.echo("stopped")
 
@@ -179,8 +175,11 @@ async def _run(seconds: float, directory: Path | None) -> None:
             walk=shlex.quote(str(walk)),
         )
         typer.echo(where)
+        on_begin = partial(say, "Notifications as they come:")
         with suppress(asyncio.CancelledError):
-            await _show_notifications(settings)
+            async with aclosing(published(settings, False, on_begin)) as values:
+                async for notification, _ in values:
+                    say(one_line(notification))
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
 
@@ -288,9 +287,8 @@ async def _print_summary(settings: Settings, stores: Stores, metrics: Metrics) -
     # Of the connector campaign: its content is from the customer's service.
     (called,) = (each.name for each in campaigns if each.format == "connector")
     async with aclosing(published(settings, from_beginning=True)) as values:
-        async for value in values:
-            found = read_notification(value)
-            if found is not None and found.campaign.name == called:
+        async for found, value in values:
+            if found.campaign.name == called:
                 typer.echo(msgspec.json.format(value).decode())
                 break
     means = [(kind, ended, round(seconds / max(ended, 1))) for kind, ended, seconds in visits]
@@ -302,19 +300,5 @@ async def _print_summary(settings: Settings, stores: Stores, metrics: Metrics) -
         say("")
         print_table(header, rows)
     say("")
-    notifications = sum(sent for _, _, sent, *_ in fired)
-    say(
-        f"SQL has counted {counted:,} detections at active places and {notifications:,} "
-        "notifications."
-    )
-
-
-async def _show_notifications(settings: Settings) -> None:
-    """Show each as it comes, until cancelled."""
-    values = published(
-        settings, from_beginning=False, on_begin=lambda: say("Notifications as they come:")
-    )
-    async with aclosing(values):
-        async for value in values:
-            if (notification := read_notification(value)) is not None:
-                say(one_line(notification))
+    total = sum(sent for _, _, sent, *_ in fired)
+    say(f"SQL has counted {counted:,} detections at active places and {total:,} notifications.")

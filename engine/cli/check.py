@@ -9,13 +9,7 @@ from catalog.database import open_database
 from catalog.migrate import pending
 from catalog.redis_connection import connect_single_node, probe_redis
 from catalog.secrets import is_published, open_cipher
-from engine.cli.command import (
-    CommandError,
-    Json,
-    begin_quietly,
-    command,
-    kafka_complaints,
-)
+from engine.cli.command import CommandError, Json, begin_quietly, command, kafka_complaints
 from engine.cli.output import count_of, echo_json, print_table
 from engine.cli.servers import line_of
 from engine.formats.registry import RegistryAddress

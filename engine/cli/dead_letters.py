@@ -18,14 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 from typer import Option
 
 from connectors.model import CallFault
-from engine.cli.command import (
-    CommandError,
-    Json,
-    add_group,
-    begin_quietly,
-    command,
-    telling,
-)
+from engine.cli.command import CommandError, Json, add_group, begin_quietly, command, telling
 from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster

@@ -6,23 +6,21 @@ Each detection becomes the JSON of one message, byte for byte if the file has JS
 import csv
 import math
 import os
-import shutil
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Annotated, Any, BinaryIO, Literal, Self
 
 import msgspec
-import typer
 from typer import Option
 
 from engine.cli.command import CommandError
 from engine.kafka.detections import DecodedDetection, decode_record
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DEVICE = ("udid", "name", "version", "model", "token_push", "id_connector", "time_zone")
 # Columns of an object in the message, by column: the name of the object, and of its field.
 _WITHIN = {
@@ -46,21 +44,8 @@ _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 Format = Literal["jsonl", "csv"]
 FormatOption = Annotated[
-    Format | None, Option("--format", help="Default: by the file's suffix; - is jsonl.")
+    Format | None, Option("--format", help="Default: csv by the suffix .csv, else jsonl.")
 ]
-
-
-def form_of(file: Path) -> Format:
-    """The format by the suffix; standard input (-) is JSON Lines. Raises BadParameter."""
-    suffix = file.suffix.lower()
-    if suffix == ".csv":
-        return "csv"
-    if suffix in (".jsonl", ".ndjson", ".json") or str(file) == "-":
-        return "jsonl"
-    raise typer.BadParameter(
-        f"cannot tell the format of {file} by its suffix: say --format jsonl or --format csv",
-        param_hint="file",
-    )
 
 
 class Entry(msgspec.Struct, gc=False):
@@ -80,15 +65,12 @@ class Entry(msgspec.Struct, gc=False):
     def decode(self, path_loss_exponent: float, *, timed: bool) -> DecodedDetection:
         """The detection, as the engine decodes it, with `timed` one that has a time.
 
-        Raises ValueError, which says what is wrong.
+        Raises UNDECODABLE, which says what is wrong.
         """
         if self.fault is not None:
             raise ValueError(self.fault)
         record: Any = self
-        try:
-            found = decode_record(record, path_loss_exponent)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(str(error)) from None
+        found = decode_record(record, path_loss_exponent)
         if timed and math.isnan(found.detected_at):
             raise ValueError("detected_at is missing, and its time is needed here")
         return found
@@ -100,16 +82,14 @@ class DetectionFile:
     `size` is in bytes. Raises OSError.
     """
 
-    def __init__(self, path: Path, form: Format) -> None:
+    def __init__(self, path: Path, form: Format | None = None) -> None:
         is_standard = str(path) == "-"
         self.name = "standard input" if is_standard else str(path)
         self._stream: BinaryIO = sys.stdin.buffer if is_standard else path.open("rb")
         if is_standard or not self._stream.seekable():
-            whole = TemporaryFile()  # noqa: SIM115  # it is closed with this object
-            shutil.copyfileobj(self._stream, whole)
-            self._stream = whole
+            self._stream = BytesIO(self._stream.read())
         self.size = self._stream.seek(0, os.SEEK_END)
-        self._form = form
+        self._form = form or ("csv" if path.suffix.lower() == ".csv" else "jsonl")
 
     def __enter__(self) -> Self:
         return self
@@ -127,46 +107,48 @@ class DetectionFile:
 
         Blank lines are skipped. Raises CommandError if the rest cannot be read.
         """
-        self._stream.seek(0)
         lines = self._lines()
         first = next(lines, (1, b""))
-        if self._form == "csv":
-            header = self._header(*first)
-            return (_row(header, number, line) for number, line in lines)
-        if first[1].lstrip().startswith(b"["):
-            return self._items()
+        try:
+            if self._form == "csv":
+                header = _header(first[1])
+                return (_row(header, number, line) for number, line in lines)
+            if first[1].lstrip().startswith(b"["):
+                return self._items()
+        except (ValueError, RecursionError) as error:
+            raise CommandError(f"{self.name}:{first[0]}: {error}") from None
         return (Entry(*each) for each in chain([first], lines) if each[1])
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines that are not blank, with their numbers and without their ends."""
-        for number, line in enumerate(iter(self._stream.readline, b""), 1):
+        self._rewind()
+        for number, line in enumerate(self._stream, 1):
             if line.strip():
-                content = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-                yield number, content.rstrip(b"\r\n")
+                yield number, line.rstrip(b"\r\n")
 
     def _items(self) -> Iterator[Entry]:
         """The items of a JSON array, with their numbers in place of lines."""
-        self._stream.seek(0)
+        self._rewind()
         try:
-            items = _decode_array(self._stream.read().removeprefix(_BYTE_ORDER_MARK))
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self._fault(1, f"no JSON array of detections: {error}") from None
+            items = _decode_array(self._stream.read())
+        except msgspec.DecodeError as error:
+            raise ValueError(f"no JSON array of detections: {error}") from None
         return (Entry(number, bytes(item)) for number, item in enumerate(items, 1))
 
-    def _header(self, number: int, line: bytes) -> list[str]:
-        try:
-            header = [cell.strip().lower() for cell in _cells(line)]
-        except ValueError as error:
-            raise self._fault(number, str(error)) from None
-        wrong = [name for name in header if name not in COLUMNS or header.count(name) > 1]
-        if wrong or not header:
-            named = ", ".join(map(repr, wrong)) or "nothing"
-            accepted = f"accepted, each once, with commas between them: {', '.join(COLUMNS)}"
-            raise self._fault(number, f"{named} in the header; {accepted}")
-        return header
+    def _rewind(self) -> None:
+        self._stream.seek(0)
+        if self._stream.read(len(BOM_UTF8)) != BOM_UTF8:
+            self._stream.seek(0)
 
-    def _fault(self, number: int, message: str) -> CommandError:
-        return CommandError(f"{self.name}:{number}: {message}")
+
+def _header(line: bytes) -> list[str]:
+    header = [cell.strip().lower() for cell in _cells(line)]
+    wrong = [name for name in header if name not in COLUMNS or header.count(name) > 1]
+    if wrong or not header:
+        named = ", ".join(map(repr, wrong)) or "nothing"
+        accepted = f"accepted, each once, with commas between them: {', '.join(COLUMNS)}"
+        raise ValueError(f"{named} in the header; {accepted}")
+    return header
 
 
 def _cells(line: bytes) -> list[str]:
@@ -183,8 +165,8 @@ def _row(header: Sequence[str], number: int, line: bytes) -> Entry:
     except ValueError as error:
         return Entry(number, b"", str(error))
     if len(cells) != len(header):
-        accepted = f"accepted: {len(header)}, as in the header"
-        return Entry(number, b"", f"{len(cells)} cells; {accepted}")
+        fault = f"{len(cells)} cells; accepted: {len(header)}, as in the header"
+        return Entry(number, b"", fault)
     message: dict[str, Any] = {"device": {}}
     for name, cell in zip(header, cells, strict=True):
         value: Any = cell if name == "tag_value" else cell.strip()  # a tag is compared exactly

@@ -12,10 +12,11 @@ import typer
 from typer import Argument, Option
 
 from engine.cli.command import CommandError, begin_quietly, command, telling
-from engine.cli.detection_file import DetectionFile, FormatOption, form_of
+from engine.cli.detection_file import DetectionFile, FormatOption
 from engine.cli.output import refused_file, say, shown_progress
 from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS
+from engine.kafka.detections import UNDECODABLE
 from engine.kafka.producer import Outgoing, Publisher
 from engine.kafka.topics import detection_topics, ensure_topics
 from engine.process.settings import DetectionTopic, Settings
@@ -66,7 +67,7 @@ def publish(
             "goes without --rate: one of them sets the pace", param_hint="speed"
         )
     settings = begin_quietly()
-    source, faults = DetectionFile(file, form or form_of(file)), list[str]()
+    source, faults = DetectionFile(file, form), list[str]()
 
     def items() -> Iterator[Item]:
         found = checked_items(source, faults, timed=speed is not None)
@@ -125,7 +126,7 @@ def checked_items(
     for entry in source.entries():
         try:
             found = entry.decode(path_loss_exponent=2.0, timed=timed)
-        except ValueError as error:
+        except UNDECODABLE as error:
             faults.append(f"{source.name}:{entry.offset}: {error}")
         else:
             yield Item(found.message.device.udid.encode(), entry.value, found.detected_at)

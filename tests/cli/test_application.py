@@ -34,7 +34,6 @@ def test_the_examples_of_the_help_are_understood(line: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        (["publish", "a.xyz"], "say --format jsonl or --format csv"),
         (["publish", "a.csv", "--rate", "5", "--speed", "2"], "goes without --rate"),
         (["dead-letters", "replay", "--reason", "x"], "is not one of malformed_json"),
         (["catalog", "load"], "FILE"),

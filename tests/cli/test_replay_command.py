@@ -30,8 +30,9 @@ def rows(*detections: tuple[str, str]) -> str:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """Detections and two catalogs."""
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Detections and two catalogs, in the present directory."""
+    monkeypatch.chdir(tmp_path)
     detections = [("a", "09:10:00"), ("b", "09:20:00"), ("a", "10:10:00"), ("c", "10:20:00")]
     (tmp_path / "detections.csv").write_text(rows(*detections))
     hello = campaign("Hello", **END)
@@ -42,7 +43,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def replay(files: Path, *arguments: str) -> int:
-    first = ("replay", str(files / "detections.csv"), "--catalog", str(files / "one.json"))
+    first = ("replay", str(files / "detections.csv"), "--catalog", "one.json")
     return run([*first, "--without-sql", *arguments])
 
 
@@ -63,9 +64,8 @@ def test_as_text(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_two_catalogs_side_by_side(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = ("--compare", str(files / "two.json"))
     sent = files / "sent.csv"
-    assert replay(files, *other, "--json", "--sends", str(sent)) == 0
+    assert replay(files, "--compare", "two.json", "--json", "--sends", str(sent)) == 0
     output, _ = capsys.readouterr()
     found: list[dict[str, Any]] = [json.loads(line) for line in output.splitlines()]
     summary = found[0]

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
+from functools import partial
 from math import inf
 from operator import itemgetter
 from pathlib import Path
@@ -23,15 +24,8 @@ from typer import Argument, Option
 from catalog.database import chunked
 from catalog.load import LoadError
 from catalog.plain_text import csv_text
-from engine.cli.command import (
-    CommandError,
-    Json,
-    begin_quietly,
-    command,
-    moment,
-    parsed,
-)
-from engine.cli.detection_file import DetectionFile, FormatOption, form_of
+from engine.cli.command import CommandError, Json, begin_quietly, command, moment, parsed
+from engine.cli.detection_file import DetectionFile, Entry, FormatOption
 from engine.cli.output import (
     LENGTH_NAMES,
     count_of,
@@ -45,7 +39,7 @@ from engine.cli.replay.catalogs import ReplayedCatalog, loaded_over, read_catalo
 from engine.cli.replay.decisions import CatalogReplay, Grant, VisitReplay, VisitSettings
 from engine.cli.servers import open_migrated_database
 from engine.formats.decoders import detection_decoders
-from engine.kafka.detections import DecodedDetection
+from engine.kafka.detections import DecodedDetection, decode_records
 from engine.kafka.messages import format_instant
 from engine.kafka.topic_reader import OffsetRange, open_topic_reader, partitions_of
 from engine.kafka.topics import detection_topics
@@ -137,7 +131,7 @@ async def replay(
     begin, end = _period(since, until, before)
     later = float(parsed("--shift", parse_delay, shift))
     tried = None if visits is None else parsed("--visits", VisitSettings.parse, visits)
-    opened = None if file is None else DetectionFile(file, form or form_of(file))
+    opened = None if file is None else DetectionFile(file, form)
     settings = begin_quietly()
     topics = ", ".join(topic.name for topic in detection_topics(settings))
     source = topics if opened is None else opened.name
@@ -224,19 +218,18 @@ async def _catalogs(
 
     Each file is loaded by itself into a copy of SQL's catalog, or into an empty one.
     """
-    catalogs, names = list[ReplayedCatalog](), [file.name for file in files if file is not None]
+    catalogs = list[ReplayedCatalog]()
     sql = nullcontext() if without_sql else open_migrated_database(settings)
     async with sql as database:
         for file in files:
             if file is not None:
-                name = file.name if names.count(file.name) == 1 else str(file)
                 over = loaded_over(database, file.read_bytes(), catalog_limits(settings))
                 try:
                     async with over as (copy, known):
-                        catalogs.append(await read_catalog(copy, name, known))
+                        catalogs.append(await read_catalog(copy, str(file), known))
                 except LoadError as error:
-                    faults = [f"{name}: {each}" for each in error.faults]
-                    raise refused_file(name, faults, "nothing was changed") from None
+                    faults = [f"{file}: {each}" for each in error.faults]
+                    raise refused_file(str(file), faults, "nothing was changed") from None
             elif database is not None:
                 catalogs.append(await read_catalog(database, "as it is"))
     return catalogs
@@ -260,15 +253,13 @@ def _replays(
 
 async def _of_file(file: DetectionFile, exponent: float) -> Parts:
     """The detections of a file, a block at a time."""
+    decode: Any = partial(Entry.decode, path_loss_exponent=exponent, timed=True)
     with file:
+        block: Any
         for block in chunked(file.entries(), _LARGEST_LIST):
             await asyncio.sleep(0)  # for a Ctrl-C
-            found, faults = list[DecodedDetection](), list[str]()
-            for entry in block:
-                try:
-                    found.append(entry.decode(exponent, timed=True))
-                except ValueError as error:
-                    faults.append(f"{file.name}:{entry.offset}: {error}")
+            found, dead = decode_records(block, decode)
+            faults = [f"{file.name}:{each.record.offset}: {each.detail}" for each in dead]
             yield Part(found, faults, len(block), file.read, file.size)
 
 

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -36,8 +35,6 @@ _TABLES = (
     *("beacon", "geofence", "scan_tag", "campaign", "beacon_tag", "geofence_tag", "scan_tag_tag"),
     *("campaign_beacon", "campaign_geofence", "campaign_scan_tag", "campaign_tag"),
 )
-# Parts of a document that are not in the catalog, or have no effect on decisions.
-_NOT_PLACES = ("accounts", "devices")
 
 
 class ReplayedCampaign(NamedTuple):
@@ -131,9 +128,8 @@ async def loaded_over(
 ) -> AsyncIterator[tuple[Database, frozenset[int]]]:
     """A temporary copy of a database's catalog, or an empty one, with a document loaded over it.
 
-    With it come the ids of the campaigns that are in `database`. Accounts and devices of the
-    document are ignored, and the hosts of connectors are not resolved. Raises LoadError,
-    SQLAlchemyError or OSError.
+    With it come the ids of the campaigns that are in `database`. The hosts of connectors are not
+    resolved. Raises LoadError, SQLAlchemyError or OSError.
     """
     with TemporaryDirectory(prefix="proximity-") as directory:
         url = f"sqlite:///{directory}/catalog.sqlite3"
@@ -143,7 +139,7 @@ async def loaded_over(
             known = frozenset[int]() if database is None else await _copy(database, copy)
             # Nobody reads the secrets of the copy.
             cipher = open_cipher(secrets.token_urlsafe(32))
-            await load_document(copy.write, _places_only(raw), cipher, limits=limits)
+            await load_document(copy.write, raw, cipher, limits=limits)
             yield copy, known
         finally:
             await copy.close()
@@ -163,15 +159,3 @@ async def _copy(source: Database, target: Database) -> frozenset[int]:
                 async for chunk in rows.mappings().partitions(_CHUNK):
                     await writer.execute(insert(table), [dict(row) for row in chunk])
         return frozenset(await writer.scalars(select(Campaign.id)))
-
-
-def _places_only(raw: bytes) -> bytes:
-    """The document without accounts and devices; one that cannot be parsed stays as it is."""
-    try:
-        document = msgspec.json.decode(raw)
-        for company in document["companies"]:
-            for name in _NOT_PLACES:
-                company.pop(name, None)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return raw  # the loader reports its faults
-    return msgspec.json.encode(document)

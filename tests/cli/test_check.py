@@ -5,7 +5,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from redis import Redis
 
-from engine.cli.check import Finding, check_redis, check_secret, check_sql, findings
+from engine.cli.check import Finding, check_process, check_redis, check_sql, findings
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.process.settings_sources import load_settings
@@ -77,6 +77,6 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
 
 
 async def test_a_published_secret_key() -> None:
-    found = await by_subject(check_secret, load_settings(secret_key="for trying out only"))
+    found = await by_subject(check_process, load_settings(secret_key="for trying out only"))
     assert found["SECRET_KEY"].state == "warning"
     assert "choose your own" in found["SECRET_KEY"].result

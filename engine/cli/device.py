@@ -1,9 +1,8 @@
 """`proximity device`, `forget` and `tail`: what was decided about one device, the deletion of its
 data, and decisions as they happen."""
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -24,8 +23,6 @@ from engine.redis.decisions import TailFilter, TailStore
 from engine.redis.devices import DeviceKey
 from engine.wiring.parts import build_decision_store, device_eraser
 from rules.model import Reason
-
-_RENEW_SECONDS = 1.0
 
 Company = Annotated[str, Argument(help="The company's name or id.")]
 Udid = Annotated[str, Argument(help="The device.")]
@@ -124,33 +121,22 @@ async def tail(
     name = secrets.token_hex(8)
     wanted = TailFilter(name, owner, campaign and campaign.casefold(), udid, reason)
     async with open_redis(settings) as stores:
-        store = TailStore(**stores.redis_options)
+        store, after = TailStore(**stores.redis_options), "0-0"
         try:
-            async for decision in _decisions(store, wanted):
-                if as_json:
-                    echo_json(_fields(decision))
-                else:
-                    say(_line(decision))
-                count = None if count is None else count - 1
-                if count == 0:
-                    return
+            await store.watch(wanted)
+            say("watching; Ctrl-C ends", err=True)
+            while count is None or count > 0:
+                after, decisions = await store.read(name, after)
+                for decision in decisions[:count]:
+                    if as_json:
+                        echo_json(_fields(decision))
+                    else:
+                        say(_line(decision))
+                count = None if count is None else count - len(decisions)
+                await store.watch(wanted)
         finally:
             with suppress(RedisError, OSError, TimeoutError):
                 await store.leave(wanted)
-
-
-async def _decisions(store: TailStore, wanted: TailFilter) -> AsyncIterator[LiveDecision]:
-    clock = asyncio.get_running_loop().time
-    after, renewed_at = "0-0", None
-    while True:
-        if renewed_at is None or clock() >= renewed_at + _RENEW_SECONDS:
-            await store.watch(wanted)
-            if renewed_at is None:
-                say("watching; Ctrl-C ends", err=True)
-            renewed_at = clock()
-        after, decisions = await store.read(wanted.name, after)
-        for decision in decisions:
-            yield decision
 
 
 def _fields(decision: LiveDecision) -> dict[str, Any]:

@@ -15,15 +15,16 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ConstantBackoff
 from redis.exceptions import RedisError
 
 from catalog.migrate import migrate
@@ -32,7 +33,7 @@ from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings, variable_name
 
 _BROKER_SECONDS = 10.0
-_REDIS_TRIES, _POLL_SECONDS = 1000, 0.01
+_REDIS_TRIES, _POLL_SECONDS = 500, 0.01
 _KILL_SECONDS = 10.0
 # The shell becomes the server (exec keeps its pid, $$); the watcher stays in the background. It
 # kills the server when the pipe closes, which the kernel does however this process ends. A line
@@ -150,53 +151,41 @@ async def embedded_redis() -> AsyncIterator[str]:
         )
         child = ChildProcess([executable, configuration], log=Path(directory) / "redis.log")
         url = f"redis://:{password}@127.0.0.1:{port}/0"
+        retry = Retry(ConstantBackoff(_POLL_SECONDS), _REDIS_TRIES)
         try:
-            if not await _answers(url, child):
-                raise ServerStartError(f"{executable} did not start:\n{child.log_tail()}")
+            # (Another one on its port has another password.)
+            async with Redis.from_url(url, socket_timeout=1.0, retry=retry) as client:
+                await client.ping()
+        except RedisError:
+            raise ServerStartError(f"{executable} did not start:\n{child.log_tail()}") from None
+        else:
             yield url
         finally:
             await asyncio.to_thread(child.stop)
 
 
-async def _answers(url: str, child: ChildProcess) -> bool:
-    """Whether it answers within the deadline. (Another one on its port has another password.)"""
-    async with Redis.from_url(url, socket_timeout=1.0, socket_connect_timeout=1.0) as own:
-        for _ in range(_REDIS_TRIES):
-            with suppress(RedisError, OSError):
-                return bool(await own.ping())
-            if not child.running:
-                break
-            await asyncio.sleep(_POLL_SECONDS)
-    return False
+@contextmanager
+def embedded_broker(topics: Iterable[str] = ()) -> Iterator[str]:
+    """A single Kafka broker with these topics, for the context; gives its address.
 
-
-class EmbeddedBroker:
-    """A single Kafka broker that lives as long as this object is open.
-
-    Close it after its clients: they would try to reconnect otherwise.
+    Clients must be closed before: they would try to reconnect. Raises ServerStartError if
+    confluent-kafka is not installed.
     """
-
-    def __init__(self) -> None:
-        """Open the broker. Raises ServerStartError if confluent-kafka is not installed."""
-        try:
-            from confluent_kafka import Producer
-        except ImportError as error:
-            raise ServerStartError(
-                "the embedded Kafka broker needs the package confluent-kafka: "
-                "install proximity-engine[embedded]"
-            ) from error
-        self._producer = Producer({"test.mock.num.brokers": 1}, logger=_logger)
-        broker = next(iter(self._producer.list_topics(timeout=_BROKER_SECONDS).brokers.values()))
-        self.bootstrap_servers = f"{broker.host}:{broker.port}"
-
-    def create_topics(self, names: Iterable[str]) -> None:
-        """Create the topics; existing topics stay as they are. Takes milliseconds a topic."""
-        for name in names:
-            self._producer.list_topics(name, _BROKER_SECONDS)
-
-    def close(self) -> None:
-        """Stop the broker, whose topics are then lost. Safe to call twice."""
-        self._producer.close()
+    try:
+        from confluent_kafka import Producer
+    except ImportError as error:
+        raise ServerStartError(
+            "the embedded Kafka broker needs the package confluent-kafka: "
+            "install proximity-engine[embedded]"
+        ) from error
+    producer = Producer({"test.mock.num.brokers": 1}, logger=_logger)
+    try:
+        broker = next(iter(producer.list_topics(timeout=_BROKER_SECONDS).brokers.values()))
+        for name in topics:
+            producer.list_topics(name, _BROKER_SECONDS)
+        yield f"{broker.host}:{broker.port}"
+    finally:
+        producer.close()
 
 
 @asynccontextmanager
@@ -213,18 +202,16 @@ async def embedded_settings(settings: Settings) -> AsyncIterator[Settings]:
         )
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="proximity-"))
-        broker = await asyncio.to_thread(EmbeddedBroker)
-        stack.callback(broker.close)
+        bootstrap = stack.enter_context(embedded_broker(Topics.of(settings.topic_prefix)))
         redis_url = await stack.enter_async_context(embedded_redis())
         database_url = settings.database_url.get_secret_value()
         is_chosen = "database_url" in settings.model_fields_set
-        if not (is_chosen and urlsplit(database_url).scheme == "sqlite"):
+        if not (is_chosen and database_url.startswith("sqlite:")):
             database_url = f"sqlite:///{directory}/proximity.sqlite3"
-        await asyncio.to_thread(broker.create_topics, Topics.of(settings.topic_prefix))
         await migrate(database_url)
-        log.info("embedded servers started", kafka=broker.bootstrap_servers)
+        log.info("embedded servers started", kafka=bootstrap)
         update = {
-            "kafka_bootstrap_servers": broker.bootstrap_servers,
+            "kafka_bootstrap_servers": bootstrap,
             "kafka_security_protocol": "PLAINTEXT",
             "redis_url": SecretStr(redis_url),
             "database_url": SecretStr(database_url),

@@ -30,7 +30,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from redis import Redis
 
 from catalog.database import Database
-from engine.cli.local_servers import EmbeddedBroker, bundled_redis_server
+from engine.cli.local_servers import bundled_redis_server, embedded_broker
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.missing import DATABASE, KAFKA, REDIS, ServerMissingError, skipping
@@ -131,9 +131,8 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def embedded_kafka() -> Iterator[str]:
-    broker = EmbeddedBroker()
-    yield broker.bootstrap_servers
-    broker.close()
+    with embedded_broker() as bootstrap:
+        yield bootstrap
 
 
 @pytest.fixture(params=["embedded_kafka", "kafka_bootstrap"])

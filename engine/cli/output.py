@@ -6,7 +6,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import orjson
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import Progress, TextColumn
@@ -31,7 +31,7 @@ def say(line: str, *, err: bool = False) -> None:
 
 def echo_json(fields: Mapping[str, Any]) -> None:
     """Print one JSON object on a line of its own."""
-    say(orjson.dumps(fields).decode())
+    say(msgspec.json.encode(fields).decode())
 
 
 def count_of(number: int, noun: str) -> str:

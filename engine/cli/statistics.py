@@ -86,8 +86,7 @@ async def statistics(
 def _show_visits(found: list[VisitTotals], choice: StatisticFilter, as_json: bool) -> None:
     if as_json:
         for each in found:
-            lengths = {str(minutes): count for minutes, count in each.lengths.items()}
-            echo_json(each._asdict() | {"lengths": lengths})
+            echo_json(each._asdict())
         return
     if not found:
         say(f"no visits from {choice.first} to {choice.last}")

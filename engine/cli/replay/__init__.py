@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from math import inf
 from operator import itemgetter
 from pathlib import Path
@@ -83,7 +84,6 @@ class Part(NamedTuple):
 
 
 Parts = AsyncGenerator[Part, None]
-Cells = Iterator[tuple[Any, ...]]
 
 
 @command(
@@ -177,7 +177,8 @@ async def replay(
         "notifications": {each.catalog.name: each.sent for each in replays},
         "devices": {each.catalog.name: each.devices for each in replays},
     }
-    rows = [summary, *_rows(replays)]
+    others = [None] if len(replays) == 1 else replays[::-1]
+    rows = [summary, *chain.from_iterable(map(CatalogReplay.rows, replays, others))]
     if not as_json:
         _show(*rows)
         return
@@ -193,12 +194,6 @@ def _period(since: str | None, until: str | None, before: float) -> tuple[float,
     if begin >= end:
         raise typer.BadParameter("is not later than --from", param_hint="--to")
     return begin, end
-
-
-def _rows(replays: list[CatalogReplay]) -> Iterator[dict[str, Any]]:
-    others = [None] if len(replays) == 1 else replays[::-1]
-    for one, other in zip(replays, others, strict=True):
-        yield from one.rows(other)
 
 
 def _move(detections: list[DecodedDetection], seconds: float) -> None:
@@ -308,17 +303,12 @@ def _show(summary: dict[str, Any], *rows: dict[str, Any]) -> None:
         of_kind["visits"].sort(key=itemgetter("place"))
     for row in of_kind["visits"]:
         row |= zip(LENGTH_NAMES, row["lengths"].values(), strict=True)
-    for kind, (title, header) in _TABLES.items():
-        _print(title, header, [[row[name] for name in header] for row in of_kind[kind]])
-    times = list(_times(of_kind["hour"], names))
-    _print("Notifications, by the venues' clocks", ("from", *names), times)
-
-
-def _print(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    if rows:
-        say("")
-        say(title)
-        print_table(header, rows)
+    of_kind["time"] = list(_times(of_kind["hour"], names))
+    times = ("Notifications, by the venues' clocks", ("from", *names))
+    for kind, (title, header) in (_TABLES | {"time": times}).items():
+        if of_kind[kind]:
+            typer.echo(f"\n{title}")
+            print_table(header, [[row[name] for name in header] for row in of_kind[kind]])
 
 
 def _summary(summary: dict[str, Any], campaigns: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -342,15 +332,15 @@ def _summary(summary: dict[str, Any], campaigns: Sequence[dict[str, Any]]) -> It
         yield "customers' services are assumed to answer every call with content"
 
 
-def _times(hours: Sequence[dict[str, Any]], names: Sequence[str]) -> Cells:
-    """The notifications by hour, or by day if there are many hours."""
+def _times(hours: Sequence[dict[str, Any]], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The notifications of each catalog by hour, or by day if there are many hours."""
     by_day = len({row["hour"][:13] for row in hours}) > _MOST_HOURS
     sent = defaultdict[str, Counter[str]](Counter)
     for row in hours:
         hour = row["hour"][:10] if by_day else f"{row['hour'][:13].replace('T', ' ')}:00"
         sent[hour][row["catalog"]] += row["sent"]
     for at in sorted(sent):
-        yield (at, *(sent[at][name] for name in names))
+        yield {"from": at} | {name: sent[at][name] for name in names}
 
 
 def _write(stream: TextIO | None, rows: Iterable[Iterable[Any]]) -> None:
@@ -359,7 +349,7 @@ def _write(stream: TextIO | None, rows: Iterable[Iterable[Any]]) -> None:
         stream.write(csv_text(rows))
 
 
-def _sent(catalog: ReplayedCatalog, grants: Sequence[Grant]) -> Cells:
+def _sent(catalog: ReplayedCatalog, grants: Sequence[Grant]) -> Iterator[tuple[Any, ...]]:
     """The rows of --sends."""
     for detection, place, campaign in grants:
         named = catalog.campaigns[campaign.id]

@@ -78,20 +78,17 @@ async def read_catalog(
         places = [
             place
             for kind in ("beacons", "geofences", "tags")
-            for place in await _all(reading.READERS[kind](session), entries.decode_place)
+            for place in (await _all(reading.READERS[kind](session), entries.decode_place)).values()
         ]
-        data: dict[str, Any] = {}
-        async for fields in reading.application_fields(session):
-            data |= {field: entries.decode_application(entry) for field, entry in fields.items()}
-        async for fields in reading.circle_fields(session):
-            for field, entry in fields.items():
-                data[field] = GeofenceGrid(entries.decode_geofences(entry).circles)
+        circles = await _all(reading.circle_fields(session), entries.decode_geofences)
+        data: dict[str, Any] = {field: GeofenceGrid(of.circles) for field, of in circles.items()}
+        data |= await _all(reading.application_fields(session), entries.decode_application)
         found = await _all(reading.campaign_fields(session), entries.decode_campaign)
         calls = await _all(reading.connector_fields(session), entries.decode_connector)
         of_companies = await _all(reading.rules_fields(session), entries.decode_rules)
-        campaigns = {each.id: each for each in found}
-        connectors = {each.company_id: each for each in calls}
-        rules = {each.company_id: each for each in of_companies}
+        campaigns = {each.id: each for each in found.values()}
+        connectors = {each.company_id: each for each in calls.values()}
+        rules = {each.company_id: each for each in of_companies.values()}
         query = select(Campaign.id, Company.name, Venue.name)
         query = query.join(Venue, Campaign.venue_id == Venue.id).join(Venue.company)
         named = {
@@ -118,8 +115,10 @@ async def read_catalog(
     return ReplayedCatalog(name, compiled, named, data, zones)
 
 
-async def _all(chunks: AsyncIterator[Mapping[str, bytes]], decode: Callable[[bytes], T]) -> list[T]:
-    return [decode(entry) async for fields in chunks for entry in fields.values()]
+async def _all(
+    chunks: AsyncIterator[Mapping[str, bytes]], decode: Callable[[bytes], T]
+) -> dict[str, T]:
+    return {name: decode(entry) async for fields in chunks for name, entry in fields.items()}
 
 
 @asynccontextmanager

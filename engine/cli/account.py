@@ -167,7 +167,7 @@ def _levels(written: list[str]) -> dict[str, int]:
 
 def _password(from_stdin: bool) -> str:
     if from_stdin:
-        return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+        return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
         raise typer.BadParameter(
             "there is no terminal for the password; see --password-stdin", param_hint="password"

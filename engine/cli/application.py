@@ -5,9 +5,8 @@ Its exit status is 0, 1 (failed), 2 (usage) or 130 (Ctrl-C); an error is one lin
 
 import importlib
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from typer import Option
@@ -99,12 +98,7 @@ def _proximity(
     pass
 
 
-@lru_cache(maxsize=1)
-def command_group() -> CommandGroup:
-    """The command line."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, CommandGroup)  # noqa: S101  # as `cls` says
-    return group
+command_group = cast("CommandGroup", typer.main.get_command(app))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -113,11 +107,11 @@ def run(arguments: Sequence[str]) -> int:
     ENV_FILE.set(env_file)
     with kafka_complaints() as complaints:
         try:
-            return int(command_group().main(words, "proximity", standalone_mode=False) or 0)
+            return int(command_group.main(words, "proximity", standalone_mode=False) or 0)
         except (Exception, KeyboardInterrupt) as error:
             from engine.cli.servers import failure
 
-            status, line = failure(error, env_file, complaints)
+            status, line = failure(error, complaints)
     if line.startswith("Usage:"):  # no command was given
         typer.echo(line)
     elif line:

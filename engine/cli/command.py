@@ -55,7 +55,7 @@ def begin_quietly() -> "Settings":
 
 def add_group(name: str, text: str) -> None:
     """Make `name` a command with commands of its own; `text` is its help."""
-    _groups[name] = typer.Typer(help=text, short_help=text, no_args_is_help=True)
+    _groups[name] = typer.Typer(help=text, no_args_is_help=True)
     commands.add_typer(_groups[name], name=name)
 
 

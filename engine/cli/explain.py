@@ -17,8 +17,7 @@ from engine.redis.claims import ClaimReader
 from engine.redis.devices import DeviceKey
 from engine.trigger.place_cache import IndexedPlace, PlaceCache
 from engine.trigger.place_index import IndexNotBuiltError, PlaceIndex
-from engine.wiring.parts import Stores
-from rules.explanation import DeviceHistory, Explanation, Question
+from rules.explanation import DeviceHistory, Question
 from rules.explanation import explain as explain_detection
 from rules.model import Reason, Zone
 from rules.parsing import parse_zone
@@ -26,8 +25,6 @@ from rules.schedule import zone_clock
 
 _NAME = max(map(len, Reason))
 _BEACON = "explain --uuid f7826da6-4fa2-4e98-8024-bc5b71e0893e \\\n    --major 1 --minor 2"
-# The place, if the index has it; what was asked; the answer.
-Explained = tuple[IndexedPlace | None, Question, Explanation]
 Number = Annotated[int | None, Option(min=0, max=65535, help="The beacon's number.")]
 
 
@@ -74,57 +71,39 @@ async def explain(
     else:
         owner = await company_id(settings, company)
         key = TagKey(owner, "qrcode" if nfc is None else "nfc", nfc or qrcode or "")
-    decided = None if decided_at is None else parsed("--decided-at", moment, decided_at)
-    now = time.time() if decided is None else decided
-    detected = now if at is None else parsed("--at", moment, at)
-    question = Question(
-        Zone.IMMEDIATE if proximity is None else parsed("--proximity", parse_zone, proximity),
-        detected,
-        detected if decided is None else decided,
-        settings.max_detection_age,
-        DeviceHistory(time_zone=time_zone),
-        key.kind,
-    )
+    seen = at or decided_at
+    detected = time.time() if seen is None else parsed("--at", moment, seen)
+    decided = detected if decided_at is None else parsed("--decided-at", moment, decided_at)
+    zone = Zone.IMMEDIATE if proximity is None else parsed("--proximity", parse_zone, proximity)
     async with open_redis(settings) as stores:
+        options = stores.redis_options
+        index = PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options)
         try:
-            found = await _explained(stores, key, udid, question, proximity is None)
+            place = await index.look_up(key)
         except IndexNotBuiltError:
             raise CommandError("Redis has no index yet: `proximity run` builds it") from None
-    fields = _fields(key, udid, found)
+        history = DeviceHistory(time_zone=time_zone)
+        if place is not None and udid is not None:
+            device = DeviceKey(place.company_reference.id, udid)
+            campaigns = [each.id for each in place.campaigns]
+            history = await ClaimReader(**options).history(device, campaigns)
+            history = history._replace(time_zone=time_zone or history.time_zone)
+    if place is not None and proximity is None:
+        zone = place.target.reach or zone  # the farthest that triggers
+    max_age = settings.max_detection_age
+    question = Question(zone, detected, decided, max_age, history, key.kind)
+    fields = _fields(key, udid, place, question)
     if as_json:
         echo_json(fields)
     else:
         _show(key, fields)
 
 
-async def _explained(
-    stores: Stores, key: PlaceKey, udid: str | None, question: Question, near_enough: bool
-) -> Explained:
-    """Answer by the index and the claims of the device; a new one, without `udid`, has none.
-
-    With `near_enough` the zone is the farthest that triggers. Raises IndexNotBuiltError and the
-    errors of Redis.
-    """
-    options = stores.redis_options
-    index = PlaceIndex(cache=PlaceCache(most_places=1), metrics=Metrics(), **options)
-    place = await index.look_up(key)
-    if place is None:
-        return None, question, explain_detection(None, question)
-    reach = place.target.reach
-    if near_enough and reach is not None:
-        question = question._replace(zone=reach)
-    if udid is not None:
-        device = DeviceKey(place.company_reference.id, udid)
-        campaigns = [each.id for each in place.campaigns]
-        history = await ClaimReader(**options).history(device, campaigns)
-        time_zone = question.history.time_zone or history.time_zone
-        question = question._replace(history=history._replace(time_zone=time_zone))
-    return place, question, explain_detection(place.target, question)
-
-
-def _fields(key: PlaceKey, udid: str | None, found: Explained) -> dict[str, Any]:
+def _fields(
+    key: PlaceKey, udid: str | None, place: IndexedPlace | None, question: Question
+) -> dict[str, Any]:
     """The object of --json. Times are in the venue's local time, or in UTC."""
-    place, question, explanation = found
+    explanation = explain_detection(place.target if place else None, question)
     place_fields: dict[str, Any] = key._asdict()
     venue = company = zone = None
     if place is not None:

@@ -76,9 +76,7 @@ def publish(
         return (item._replace(recorded=number) for number, item in enumerate(found))
 
     if dry_run or not skip_invalid:
-        done = "nothing was published"
-        with telling(lambda: done):
-            count = sum(1 for _ in items())
+        count, done = sum(1 for _ in items()), "nothing was published"
         done = f"{count:,} detections are valid; {done}" if dry_run else done
         if faults:
             raise refused_file(source.name, faults, done)

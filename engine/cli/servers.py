@@ -1,9 +1,7 @@
 """Opens the servers of a command, and turns a failure into its exit status and one line."""
 
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -21,39 +19,38 @@ from catalog.errors import CatalogError, DatabaseUrlError, RedisUrlError
 from catalog.models import Company
 from catalog.redis_connection import probe_redis
 from connectors.errors import ConnectorError
-from engine.cli.command import FAILED, INTERRUPTED, USAGE, CommandError
+from engine.cli.command import FAILED, INTERRUPTED, USAGE, CommandError, read_settings
 from engine.kafka.dead_letters import TooManyDeadLettersError
 from engine.kafka.producer import MessageTooLargeError, Publisher
 from engine.process.errors import ProcessError, SettingsError
+from engine.process.failures import describe
 from engine.process.settings import PREFIX, Settings
-from engine.process.settings_sources import load_settings, shown
+from engine.process.settings_sources import shown
 from engine.wiring.parts import Stores, open_stores, refuse_old_schema
 
 # Errors whose message is the line.
 _FAILURES = (CommandError, ProcessError, CatalogError, ConnectorError, TooManyDeadLettersError)
 
 
-def failure(
-    error: BaseException, env_file: Path | None, complaints: Collection[str]
-) -> tuple[int, str]:
+def failure(error: BaseException, complaints: Collection[str]) -> tuple[int, str]:
     """The exit status and the line of an error. Raises the error if it is none of a command's."""
     if isinstance(error, TyperException):
         return error.exit_code, error.format_message()
     if isinstance(error, typer.Abort | KeyboardInterrupt):
         return INTERRUPTED, "; ".join(("interrupted", *error.args))
-    line = line_of(error, partial(load_settings, env_file), complaints)
+    line = line_of(error, complaints)
     is_usage = isinstance(error, SettingsError | RedisUrlError | DatabaseUrlError)
     return USAGE if is_usage else FAILED, "; ".join((line, *getattr(error, "__notes__", ())))
 
 
-def line_of(
-    error: BaseException, settings: Callable[[], Settings], complaints: Collection[str]
-) -> str:
-    """The line of an error of a server or of the work. Raises any other error."""
-    if isinstance(error, RedisUrlError):
-        return f"{PREFIX}REDIS_URL: {error}"
-    if isinstance(error, DatabaseUrlError):
-        return f"{PREFIX}DATABASE_URL: {error}"
+def line_of(error: BaseException, complaints: Collection[str]) -> str:
+    """The line of an error of a server or of the work. Raises any other error.
+
+    `complaints` are those of aiokafka, which say more than a vague error.
+    """
+    if isinstance(error, RedisUrlError | DatabaseUrlError):
+        name = "REDIS_URL" if isinstance(error, RedisUrlError) else "DATABASE_URL"
+        return f"{PREFIX}{name}: {error}"
     if isinstance(error, _FAILURES):
         return str(error)
     if isinstance(error, MessageTooLargeError):
@@ -61,30 +58,20 @@ def line_of(
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}"
     if isinstance(error, KafkaError) or (isinstance(error, OSError) and complaints):
-        where = settings().kafka_bootstrap_servers
-        return f"Kafka at {where} does not serve: {_kafka_reason(error, complaints)}"
+        where, reason = read_settings().kafka_bootstrap_servers, describe(error)
+        if isinstance(error, KafkaConnectionError | NodeNotReadyError | OSError):
+            settings = f"{PREFIX}KAFKA_BOOTSTRAP_SERVERS, _SECURITY_PROTOCOL and the login"
+            reason = f"{next(iter(complaints), reason)}: check {settings}"
+        return f"Kafka at {where} does not serve: {reason}"
     if isinstance(error, RedisError):
-        where = shown(settings().redis_url)
-        return f"Redis does not serve: {reason_of(error)} ({PREFIX}REDIS_URL is {where})"
+        where = shown(read_settings().redis_url)
+        return f"Redis does not serve: {describe(error)} ({PREFIX}REDIS_URL is {where})"
     if isinstance(error, TimeoutError):
         return "a server did not answer in time: `proximity check` tries each of them"
     if isinstance(error, SQLAlchemyError | PostgresError | InterfaceError | OSError):
-        where = shown(settings().database_url)
-        return f"the database refused: {reason_of(error)} ({PREFIX}DATABASE_URL is {where})"
+        where, cause = shown(read_settings().database_url), getattr(error, "orig", None) or error
+        return f"the database refused: {describe(cause)} ({PREFIX}DATABASE_URL is {where})"
     raise error
-
-
-def reason_of(error: BaseException) -> str:
-    """The first line of the driver's message, or the error's name."""
-    return str(getattr(error, "orig", None) or error).partition("\n")[0] or type(error).__name__
-
-
-def _kafka_reason(error: BaseException, complaints: Collection[str]) -> str:
-    # Where the error is vague, aiokafka's last complaint says more.
-    if not isinstance(error, KafkaConnectionError | NodeNotReadyError | TimeoutError):
-        return reason_of(error)
-    said = " ".join((*complaints, reason_of(error))[0].split())
-    return f"{said}: check {PREFIX}KAFKA_BOOTSTRAP_SERVERS, _SECURITY_PROTOCOL and the login"
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from tests.servers.proximity import Command
 
 def parse(words: Sequence[str]) -> Any:
     """The context of a command; what is unknown, wrong or missing raises, and nothing runs."""
-    command: Any = cli.command_group().load()
+    command: Any = cli.command_group.load()
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
     return command.make_context(command.name, list(words))

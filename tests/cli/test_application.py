@@ -20,7 +20,7 @@ def epilogs(command: Any) -> Iterator[str]:
 
 def example_lines() -> Iterator[str]:
     """The examples in the help of all commands, as a shell reads them."""
-    for epilog in epilogs(cli.command_group().load()):
+    for epilog in epilogs(cli.command_group.load()):
         yield from epilog.replace("\\\n", "").splitlines()[2:]
 
 

@@ -110,7 +110,7 @@ def test_settings_commands_files_and_links_of_a_document_exist(name: str) -> Non
         others = {"PROXIMITY_TEST_FULL", "SASL_SSL"}  # the latter is a value
         named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) - others
         assert named <= known | {each.removeprefix(PREFIX) for each in known}
-    commands: Any = cli.command_group().load()
+    commands: Any = cli.command_group.load()
     for line in _COMMAND.findall(text):
         words, group = line.split(), commands
         while hasattr(group, "commands") and words and not words[0].startswith("-"):

@@ -15,4 +15,4 @@ from engine.cli.application import command_group
 
 # As engine.cli does while it imports.
 gc.disable()
-command_group().load()
+command_group.load()

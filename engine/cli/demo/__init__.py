@@ -42,8 +42,9 @@ from engine.cli.local_servers import embedded_settings, free_port, write_env
 from engine.cli.notifications import one_line, published
 from engine.cli.output import print_table, say, shown_progress
 from engine.cli.publish import Item, send
-from engine.cli.servers import open_migrated_stores, open_publisher, reason_of
+from engine.cli.servers import open_migrated_stores, open_publisher
 from engine.kafka.topics import Topics
+from engine.process.failures import describe
 from engine.process.health import HttpServer, listen
 from engine.process.logs import configure_logs
 from engine.process.metrics import Metrics
@@ -101,7 +102,7 @@ async def demo(
     except asyncio.CancelledError:
         raise typer.Abort from None
     except ExceptionGroup as group:
-        raise CommandError(f"the demo failed: {reason_of(group.exceptions[0])}") from group
+        raise CommandError(f"the demo failed: {describe(group.exceptions[0])}") from group
     if serve:
         typer.echo("stopped")
 

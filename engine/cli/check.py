@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Literal, NamedTuple
 
-from catalog.database import open_database
 from catalog.migrate import pending
 from catalog.redis_connection import connect_single_node, probe_redis
 from catalog.secrets import is_published
@@ -19,6 +18,7 @@ from engine.kafka.topics import all_topics
 from engine.process.settings import REGISTERED_FORMATS, Settings, variable_name
 from engine.process.settings_sources import shown
 from engine.wiring.connector import service_callers
+from engine.wiring.parts import open_stores
 
 _REQUEST_SECONDS = 5.0
 _STATEMENT_SECONDS = 10.0
@@ -156,18 +156,14 @@ async def check_redis(settings: Settings) -> AsyncIterator[Finding]:
 
 async def check_sql(settings: Settings) -> AsyncIterator[Finding]:
     """SQL: whether it is reachable, and migrations."""
-    url = settings.database_url.get_secret_value()
-    database = open_database(url, command_timeout=_STATEMENT_SECONDS)
-    try:
-        missing = await pending(database.engine)
-        yield ok("reachable", shown(settings.database_url))
-        if missing:
-            count = f"{len(missing)} missing, first {missing[0]}"
-            yield bad("migrations", f"{count}: run `proximity migrate`")
-        else:
-            yield ok("migrations", "all applied")
-    finally:
-        await database.close()
+    async with open_stores(settings, command_timeout=_STATEMENT_SECONDS) as stores:
+        missing = await pending(stores.database.engine)
+    yield ok("reachable", shown(settings.database_url))
+    if missing:
+        count = f"{len(missing)} missing, first {missing[0]}"
+        yield bad("migrations", f"{count}: run `proximity migrate`")
+    else:
+        yield ok("migrations", "all applied")
 
 
 async def check_process(settings: Settings) -> AsyncIterator[Finding]:

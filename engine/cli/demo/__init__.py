@@ -19,7 +19,6 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
-import httpx
 import msgspec
 import typer
 from pydantic import SecretStr
@@ -55,8 +54,7 @@ from engine.wiring.parts import Stores
 from engine.wiring.run import ROLES, run_roles
 from rules.model import Reason
 
-_START_SECONDS = 30.0
-_CATCH_UP_SECONDS = 60.0
+_CATCH_UP_SECONDS = 90.0
 _POLL = 0.05
 _NEXT = """\
 What next:
@@ -145,7 +143,7 @@ async def _run(seconds: float, directory: Path | None) -> None:
             f"{len(venue['campaigns'])} campaigns ({active} active)."
         )
         metrics = await stack.enter_async_context(running_engine(settings, library))
-        say("The roles trigger, connector and recorder and the interface are running.")
+        say("The roles trigger, connector and recorder and the interface start.")
         say("Six people walk into the library ...")
         readings = load_readings(document)
         items = load_arrivals(document, readings) + readings
@@ -199,21 +197,9 @@ async def running_engine(settings: Settings, service: HttpServer) -> AsyncIterat
         group.create_task(serve_api(settings, stop))
         group.create_task(service.serve_until(stop))
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                for port, path in ((settings.metrics_port, "readyz"), (settings.api_port, "docs")):
-                    await _until_answered(f"http://127.0.0.1:{port}/{path}")
             yield metrics
         finally:
             stop.set()
-
-
-async def _until_answered(url: str) -> None:
-    async with httpx.AsyncClient(trust_env=False) as client:
-        while True:
-            with suppress(httpx.TransportError):
-                if (await client.get(url)).is_success:
-                    return
-            await asyncio.sleep(_POLL)
 
 
 async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
@@ -228,10 +214,7 @@ async def _walk(settings: Settings, items: list[Item], seconds: float) -> None:
 
 
 async def until_done(metrics: Metrics, database: Database, records: int) -> None:
-    """Wait until so many records are decided, each call is answered, and all is recorded.
-
-    Raises SQLAlchemyError or TimeoutError.
-    """
+    """Wait until so many records are decided, each call is answered, and all is recorded."""
     async with asyncio.timeout(_CATCH_UP_SECONDS):
         while True:
             sent, visits = counts_of(metrics.notifications).total(), counts_of(metrics.visits)

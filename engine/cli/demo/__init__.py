@@ -217,10 +217,11 @@ async def until_done(metrics: Metrics, database: Database, records: int) -> None
     """Wait until so many records are decided, each call is answered, and all is recorded."""
     async with asyncio.timeout(_CATCH_UP_SECONDS):
         while True:
-            sent, visits = counts_of(metrics.notifications).total(), counts_of(metrics.visits)
-            failed = counts_of(metrics.dead_letters).total()
             async with database.read() as session:
                 recorded = await session.scalar(select(func.sum(RecorderOffset.next_offset)))
+            # After SQL: what happened meanwhile is not recorded yet.
+            sent, visits = counts_of(metrics.notifications).total(), counts_of(metrics.visits)
+            failed = counts_of(metrics.dead_letters).total()
             if (
                 counts_of(metrics.detections).total() >= records
                 and not metrics.registry.get_sample_value("proximity_visits_open")

@@ -102,11 +102,11 @@ def test_visits_with_other_settings_beside_the_present_ones(
     assert {key: (v["visits"], v["flaps"], v["seconds"]) for key, v in visits.items()} == {
         ("one.json", "beacon"): (3, 1, 20),
         ("one.json", "venue"): (2, 0, 70),
-        ("exit=60,margin=6", "beacon"): (2, 0, 70),
-        ("exit=60,margin=6", "venue"): (2, 0, 70),
+        ("exit=60", "beacon"): (2, 0, 70),
+        ("exit=60", "venue"): (2, 0, 70),
     }
     assert visits["one.json", "venue"]["lengths"]["1"] == 1
-    assert found[0]["notifications"] == {"one.json": 1, "exit=60,margin=6": 1}
+    assert found[0]["notifications"] == {"one.json": 1, "exit=60": 1}
     assert replay(files, "--visits", "margin=8") == 0
     lines = capsys.readouterr().out.splitlines()
     table = lines[lines.index("Visits") :]

@@ -8,7 +8,7 @@ memory (decisions.py). The text is made of the objects of --json.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -141,7 +141,8 @@ async def replay(
         tune_garbage_collector()
         files = [catalog] if compare is None else [catalog, compare]
         catalogs = await _catalogs(settings, files, without_sql)
-        replays = _replays(settings, catalogs, begin + later, tried)
+        trials = {} if tried is None else {catalogs[0].name: VisitSettings(), visits or "": tried}
+        replays = _replays(settings, catalogs, begin + later, trials)
         if opened is None:
             parts = _of_kafka(settings, begin - before, end)
         else:
@@ -234,14 +235,12 @@ def _replays(
     settings: Settings,
     catalogs: Sequence[ReplayedCatalog],
     since: float,
-    visits: VisitSettings | None,
+    visits: Mapping[str, VisitSettings],
 ) -> list[CatalogReplay]:
-    """One for each catalog, or for each of two settings of visits."""
+    """One for each catalog, or for each of some settings of visits by name."""
     tried: list[tuple[ReplayedCatalog, VisitSettings | None]]
-    tried = [(catalog, None) for catalog in catalogs]
-    if visits is not None:
-        (catalog,) = catalogs
-        tried = [(catalog, VisitSettings()), (catalog._replace(name=visits.name), visits)]
+    tried = [(catalogs[0]._replace(name=name), each) for name, each in visits.items()]
+    tried = tried or [(catalog, None) for catalog in catalogs]
     bounds = (since, settings.max_detection_age, settings.path_loss_exponent)
     return [CatalogReplay(catalog, VisitReplay(each, catalog, *bounds)) for catalog, each in tried]
 

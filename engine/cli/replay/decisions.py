@@ -65,12 +65,6 @@ class VisitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except msgspec.ValidationError as error:
             raise ValueError(f"{error}; accepted: {_ACCEPTED}") from None
 
-    @property
-    def name(self) -> str:
-        """The settings as they are shown."""
-        exit_ = "" if self.exit is None else f"exit={self.exit:g},"
-        return f"{exit_}margin={self.margin:g}"
-
 
 class VisitTally(msgspec.Struct):
     """The visits of a kind of place that have begun, and of those that ended the seconds and how

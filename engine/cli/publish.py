@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -68,13 +69,8 @@ def publish(
         )
     settings = begin_quietly()
     source, faults = DetectionFile(file, form), list[str]()
-
-    def items() -> Iterator[Item]:
-        found = checked_items(source, faults, timed=speed is not None)
-        if rate is None:
-            return found
-        return (item._replace(recorded=number) for number, item in enumerate(found))
-
+    paces = {"timed": speed is not None, "numbered": rate is not None}
+    items = partial(checked_items, source, faults, **paces)
     if dry_run or not skip_invalid:
         count, done = sum(1 for _ in items()), "nothing was published"
         done = f"{count:,} detections are valid; {done}" if dry_run else done
@@ -115,19 +111,21 @@ async def _publish(
 
 
 def checked_items(
-    source: DetectionFile, faults: list[str], *, timed: bool = False
+    source: DetectionFile, faults: list[str], *, timed: bool = False, numbered: bool = False
 ) -> Iterator[Item]:
     """The valid detections of a file; its `faults` are noted, each with its place.
 
-    `timed` needs the time of every detection. Raises CommandError.
+    `timed` needs the time of every detection; if they are `numbered` they have a second each.
+    Raises CommandError.
     """
-    for entry in source.entries():
+    for number, entry in enumerate(source.entries()):
         try:
             found = entry.decode(path_loss_exponent=2.0, timed=timed)
         except UNDECODABLE as error:
             faults.append(f"{source.name}:{entry.offset}: {error}")
         else:
-            yield Item(found.message.device.udid.encode(), entry.value, found.detected_at)
+            at = number if numbered else found.detected_at
+            yield Item(found.message.device.udid.encode(), entry.value, at)
 
 
 def stamped(value: bytes, epoch: float) -> bytes:

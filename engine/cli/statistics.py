@@ -55,6 +55,8 @@ async def statistics(
         end = parsed("--to", date.fromisoformat, last)
         begin = end - WEEK
     begin = parsed("--from", date.fromisoformat, first) if first else begin
+    if begin > end:
+        raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
     choice = StatisticFilter(begin, end, company, venue, kind)
     settings = begin_quietly()
     async with open_migrated_database(settings) as database, database.read() as session:

@@ -77,7 +77,8 @@ async def verify(
     if shown:
         print_table(Difference._fields, shown)
     read = f"{recount.read:,} records ({recount.malformed:,} of them malformed)"
-    for line in (f"compared {recount.compared:,} devices with {read}", *span.notes, *span.faults):
+    notes = (f"{each}, so SQL can only be seen to have too little" for each in span.notes)
+    for line in (f"compared {recount.compared:,} devices with {read}", *notes, *span.faults):
         say(line, err=True)
     if span.faults or number > explained or (strict and number):
         edits = f", {explained:,} of them perhaps edits" if explained else ""
@@ -244,11 +245,6 @@ async def _recorded_span(
     present = {TopicPartition(name, each) for name in states for each in states[name].partitions}
     ranges = await reader.ranges(positions.keys() & present)
     span = _RecordedSpan()
-
-    def note(topic: str, cause: str) -> None:
-        span.notes.append(f"{cause}, so SQL can only be seen to have too little")
-        span.partial.add(figures[topic])
-
     for tp, recorded in positions.items():
         name, state = f"{tp.topic}/{tp.partition}", states.get(tp.topic)
         begin, end = ranges.get(tp, OffsetRange(0, 0))
@@ -265,9 +261,13 @@ async def _recorded_span(
                 f"{name}: SQL has recorded up to {recorded.offset}, but the topic ends at {end}"
             )
         if begin > 0:
-            note(tp.topic, f"{name} begins at {begin:,}: what was before is gone")
+            span.notes.append(f"{name} begins at {begin:,}: what was before is gone")
+            span.partial.add(figures[tp.topic])
         end = min(end, recorded.offset)
         span.ranges[tp] = OffsetRange(min(begin, end), end)
     for topic in sorted(replaced):
-        note(topic, f"another topic {topic} was recorded before this one: what it added is in SQL")
+        span.notes.append(
+            f"another topic {topic} was recorded before this one: what it added is in SQL"
+        )
+        span.partial.add(figures[topic])
     return span

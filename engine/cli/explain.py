@@ -71,9 +71,8 @@ async def explain(
     else:
         owner = await company_id(settings, company)
         key = TagKey(owner, "qrcode" if nfc is None else "nfc", nfc or qrcode or "")
-    seen = at or decided_at
-    detected = time.time() if seen is None else parsed("--at", moment, seen)
-    decided = detected if decided_at is None else parsed("--decided-at", moment, decided_at)
+    decided = None if decided_at is None else parsed("--decided-at", moment, decided_at)
+    detected = (decided or time.time()) if at is None else parsed("--at", moment, at)
     zone = Zone.IMMEDIATE if proximity is None else parsed("--proximity", parse_zone, proximity)
     async with open_redis(settings) as stores:
         options = stores.redis_options
@@ -91,7 +90,7 @@ async def explain(
     if place is not None and proximity is None:
         zone = place.target.reach or zone  # the farthest that triggers
     max_age = settings.max_detection_age
-    question = Question(zone, detected, decided, max_age, history, key.kind)
+    question = Question(zone, detected, decided or detected, max_age, history, key.kind)
     fields = _fields(key, udid, place, question)
     if as_json:
         echo_json(fields)

@@ -62,12 +62,6 @@ class CommandGroup(TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
 
-    def load(self) -> "CommandGroup":
-        """Import every command."""
-        for name in _COMMANDS:
-            self.get_command(None, name)
-        return self
-
 
 app = typer.Typer(
     name="proximity",

@@ -8,9 +8,16 @@ from engine.cli import application as cli
 from tests.servers.proximity import Command
 
 
+def all_commands() -> Any:
+    """The command line, with every command imported."""
+    for name in cli.command_group.list_commands(None):
+        cli.command_group.get_command(None, name)
+    return cli.command_group
+
+
 def parse(words: Sequence[str]) -> Any:
     """The context of a command; what is unknown, wrong or missing raises, and nothing runs."""
-    command: Any = cli.command_group.load()
+    command = all_commands()
     while words and words[0] in getattr(command, "commands", {}):
         command, words = command.commands[words[0]], words[1:]
     return command.make_context(command.name, list(words))

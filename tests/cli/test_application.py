@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.cli import application as cli
-from tests.cli.given import parse
+from tests.cli.given import all_commands, parse
 
 
 def epilogs(command: Any) -> Iterator[str]:
@@ -20,7 +20,7 @@ def epilogs(command: Any) -> Iterator[str]:
 
 def example_lines() -> Iterator[str]:
     """The examples in the help of all commands, as a shell reads them."""
-    for epilog in epilogs(cli.command_group.load()):
+    for epilog in epilogs(all_commands()):
         yield from epilog.replace("\\\n", "").splitlines()[2:]
 
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.cli import application as cli
 from engine.process.settings import PREFIX, Settings, variable_name
 from engine.process.settings_sources import file_variable, load_settings, secret_settings
-from tests.cli.given import parse
+from tests.cli.given import all_commands, parse
 from tests.servers.proximity import ROOT
 
 SYSTEMD = ROOT / "deploy" / "systemd"
@@ -110,7 +109,7 @@ def test_settings_commands_files_and_links_of_a_document_exist(name: str) -> Non
         others = {"PROXIMITY_TEST_FULL", "SASL_SSL"}  # the latter is a value
         named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", text)) - others
         assert named <= known | {each.removeprefix(PREFIX) for each in known}
-    commands: Any = cli.command_group.load()
+    commands = all_commands()
     for line in _COMMAND.findall(text):
         words, group = line.split(), commands
         while hasattr(group, "commands") and words and not words[0].startswith("-"):

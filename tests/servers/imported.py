@@ -15,4 +15,5 @@ from engine.cli.application import command_group
 
 # As engine.cli does while it imports.
 gc.disable()
-command_group.load()
+for name in command_group.list_commands(None):
+    command_group.get_command(None, name)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rules.decision import UNKNOWN, Target, decide
 from rules.model import CampaignSnapshot, Decision, FiresOn, Place, PlaceKind, Reason, Zone
 from tests.rules import schedule_oracle
-from tests.rules.campaigns import DAY, anchors, campaigns, instants, zones
+from tests.rules.campaigns import DAY, anchors, campaigns, instants, one_of_each, zones
 from tests.rules.records import beacon, geofence, tag, venue
 
 MAX_AGE = 300.0
@@ -84,31 +84,31 @@ class Case:
         return decide(target, self.zone, self.t, self.now, MAX_AGE, self.held)
 
 
-mostly = st.sampled_from((True,) * 9 + (False,))
+MOSTLY = (True,) * 9 + (False,)
+mostly = st.sampled_from(MOSTLY)
+past = st.sampled_from((-30.0, 0.0, 0.0, 0.5, 30.0, float(DAY)))
+states = one_of_each(MOSTLY, MOSTLY, MOSTLY)
+rest = one_of_each(
+    (0.0, 0.0, 1.5, -1.5, 299.0, 300.0, 301.0, -300.0, -300.5),
+    (Zone.FAR, Zone.NEAR, Zone.IMMEDIATE),
+    (Zone.IMMEDIATE, Zone.NEAR, *Zone),
+    (False, True),
+    ("beacon", "beacon", "geofence", "nfc", "qrcode"),
+)
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    zone = draw(zones)
-    near = draw(anchors(zone))
+    local = draw(zones)
+    near = draw(anchors(local))
     numbers = range(draw(st.integers(0, 4)))
-    chosen = tuple(draw(campaigns(zone, near, number)) for number in numbers)
+    chosen = tuple(draw(campaigns(local, near, number)) for number in numbers)
     t = draw(instants(near, chosen[0])) if chosen else float(near)
-    age = draw(st.sampled_from((0.0, 0.0, 1.5, -1.5, 299.0, 300.0, 301.0, -300.0, -300.5)))
-    past = st.sampled_from((-30.0, 0.0, 0.0, 0.5, 30.0, float(DAY)))
     held = {c.id: t - c.delay + draw(past) for c in chosen if draw(mostly)}
+    age, reach, zone, has_connector, kind = draw(rest)
+    known, venue_active, active = draw(states)
     return Case(
-        draw(mostly),
-        draw(mostly),
-        draw(mostly),
-        draw(st.sampled_from((Zone.FAR, Zone.NEAR, Zone.IMMEDIATE))),
-        chosen,
-        draw(st.sampled_from((Zone.IMMEDIATE, Zone.NEAR, *Zone))),
-        t,
-        t + age,
-        held,
-        draw(st.booleans()),
-        draw(st.sampled_from(("beacon", "beacon", "geofence", "nfc", "qrcode"))),
+        known, venue_active, active, reach, chosen, zone, t, t + age, held, has_connector, kind
     )
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rules.visits import Observation, Visit, VisitBook, VisitPlace
+from tests.rules.campaigns import one_of_each
 
 VENUE = VisitPlace(("venue", 1), (1,), 40)
 PLACES = (
@@ -174,20 +175,29 @@ def followed(history, restart_at=()):
     return found
 
 
+STEPS = [0, 1, 5, 10, 10, 10, 11, 35]
+DELAYS = [0] * 9 + [-1, -5, -10, -20, -40, -60, 3, 45]
+SIGNALS = [(None, False), (None, True)] + [(x, x > -70) for x in (-50.0, -72.0, -80.0, -99.0)] * 2
+WHERE = PLACES + PLACES[:1] * 3
+WHO = VISITORS + VISITORS[:1] * 3
+LEAVES = [None] * 4 + ["reported"]
+times = one_of_each(STEPS, DELAYS)
+signals = one_of_each(SIGNALS, (WEAKEST, WEAKEST, None))
+reports = one_of_each(WHO, WHERE, LEAVES)
+
+
 @st.composite
 def histories(draw):
     now, history = 1000.0, []
     for number in range(draw(st.integers(1, 40))):
-        now += draw(st.sampled_from([0, 1, 5, 10, 10, 10, 11, 35]))
-        at = now + draw(st.sampled_from([0] * 9 + [-1, -5, -10, -20, -40, -60, 3, 45]))
-        rssi = draw(st.sampled_from([None, -50.0, -72.0, -80.0, -99.0]))
-        in_reach = draw(st.booleans()) if rssi is None else rssi > -70
-        weakest = draw(st.sampled_from([WEAKEST, WEAKEST, None]))
+        step, delay = draw(times)
+        now += step
+        at = now + delay
+        (rssi, in_reach), weakest = draw(signals)
         record = Recorded("topic", 0, number)
         seen = Observation(at, min(at, now), record, 0, in_reach, rssi, weakest)
-        place = draw(st.sampled_from(PLACES + PLACES[:1] * 3))
-        leaves = draw(st.sampled_from([None] * 4 + ["reported"]))
-        history.append((draw(st.sampled_from(VISITORS + VISITORS[:1] * 3)), place, seen, leaves))
+        visitor, place, leaves = draw(reports)
+        history.append((visitor, place, seen, leaves))
     return history
 
 

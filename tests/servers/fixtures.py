@@ -14,7 +14,7 @@ SQL        postgres_url          real, an empty database a test   (str, postgres
            database_url          each test twice: sqlite, postgres
            database              that one, opened, with the schema
 Command    rig                   runs `proximity`
-Handles    own_redis, own_postgres, own_kafka: the test's own, for faults;
+Handles    own_redis (the test's), own_postgres, own_kafka (the worker's), for faults;
            .start() .stop() .kill() .port, and .url, .admin_url or .bootstrap_servers
 """
 
@@ -57,8 +57,18 @@ _redis_cluster_server = _server(RedisClusterServer, "Redis", REDIS, scope="sessi
 _postgres_server = _server(PostgresServer, "PostgreSQL", DATABASE, scope="session")
 _kafka_server = _server(KafkaServer, "Apache Kafka", KAFKA, scope="session")
 own_redis = _server(RedisServer, "Redis", REDIS)
-own_postgres = _server(PostgresServer, "PostgreSQL", DATABASE)
-own_kafka = _server(KafkaServer, "Apache Kafka", KAFKA)
+
+
+@pytest.fixture
+def own_postgres(_postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    yield _postgres_server
+    _postgres_server.ensure_running()
+
+
+@pytest.fixture
+def own_kafka(_kafka_server: KafkaServer) -> Iterator[KafkaServer]:
+    yield _kafka_server
+    _kafka_server.ensure_running()
 
 
 @pytest.fixture

@@ -66,6 +66,11 @@ class ServerProcess(abc.ABC):
         self.kill()
         raise ServerStartError(f"{type(self).__name__} did not start:\n{child.log_tail()}")
 
+    def ensure_running(self) -> None:
+        """Start it again if a test has left it down."""
+        if self._child is None or not self._child.running:
+            self.start()
+
     def stop(self) -> None:
         """Stop it in good order and wait for its end."""
         if self._child is not None:

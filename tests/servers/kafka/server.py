@@ -1,16 +1,15 @@
 """A real Apache Kafka 4.1: broker and controller in one process, data in its directory."""
 
-import base64
 import logging
+import shutil
 import subprocess
-import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tests.servers.kafka.jars import jars_directory, java
+from tests.servers.kafka.jars import cached, jars_directory, java
 from tests.servers.process import ServerProcess
 
 # Failed attempts to reach a broker that is still starting are expected.
@@ -29,8 +28,6 @@ class KafkaServer(ServerProcess):
         self._java = java()
         self._jars = jars_directory()
         self._properties = directory / "server.properties"
-        # An id may not begin with a dash: it would be taken for an option.
-        self._cluster = base64.urlsafe_b64encode(b"p" + uuid.uuid4().bytes[1:]).decode()[:22]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -66,11 +63,20 @@ class KafkaServer(ServerProcess):
         }
 
     def prepare(self) -> None:
-        lines = [f"{name}={value}\n" for name, value in self.properties().items()]
+        # A node's place in the cluster is the same for all, and the tool is a Java of its own.
+        formatted = cached(f"{self._jars.name}-formatted", Path(__file__), self._format)
+        shutil.copytree(formatted, self.directory / "data")
+        self._write(self.properties())
+
+    def _write(self, properties: Mapping[str, object]) -> None:
+        lines = [f"{name}={value}\n" for name, value in properties.items()]
         self._properties.write_text("".join(lines))
+
+    def _format(self, data: Path) -> None:
+        self._write(self.properties() | {"log.dirs": data})
         tool = [*self._run_java("-Xmx128m"), "kafka.tools.StorageTool", "format"]
         subprocess.run(
-            [*tool, "-t", self._cluster, "-c", self._properties],
+            [*tool, "-t", "proximity-test-cluster", "-c", self._properties],
             check=True,
             timeout=60,
             capture_output=True,

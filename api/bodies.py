@@ -73,32 +73,18 @@ _ACCEPTED = "accepted: a JSON object in UTF-8, its numbers of 64 bits"
 _CLOSE = {"connection": "close"}
 
 
-def accepts(
-    model: type[Fields],
-    example: Any,
-    every: type[Fields] | None = None,
-    *,
-    or_list: bool = False,
-) -> dict[str, Any]:
+def accepts(model: type[Fields], example: Any, *, or_list: bool = False) -> dict[str, Any]:
     """The `openapi_extra` of an operation whose body the caller reads (Caller.values).
 
-    FastAPI itself would read the body before it has checked the session. With `or_list` the body
-    may be a list, too; with `every` it is a list of records that have those fields as well.
+    FastAPI itself would read the body before it has checked the session. If the example is a list,
+    the body is one; with `or_list` it may be one, too.
     """
     BODIES[model.__name__] = model
-    schema: dict[str, Any] = _reference(model)
-    items = {"allOf": [schema, _reference(every)]} if every else schema
-    array = {"type": "array", "items": items, "minItems": 1, "maxItems": MOST_LISTED}
-    if every:
-        schema = array
-    elif or_list:
-        schema = {"anyOf": [schema, array]}
+    one: dict[str, Any] = {"$ref": f"#/components/schemas/{model.__name__}"}
+    several = {"type": "array", "items": one, "minItems": 1, "maxItems": MOST_LISTED}
+    schema = several if isinstance(example, list) else {"anyOf": [one, several]} if or_list else one
     content = {"application/json": {"schema": schema, "example": example}}
     return {"requestBody": {"required": True, "content": content}}
-
-
-def _reference(model: type[Fields]) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 async def read_json(request: Request, longest: int) -> Any:

@@ -8,11 +8,11 @@ by its id. All must belong to the company, and other places than beacons to the 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Annotated, Any, Generic
 
 from fastapi import APIRouter, Depends
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
@@ -96,6 +96,12 @@ class Records(Generic[M]):
     listed: bool = False
     unique: Sequence[str] = ()
 
+    @cached_property
+    def by_id(self) -> type[Fields]:
+        """The fields of a record in a list of records to edit."""
+        fields = self.edited or self.created
+        return create_model(f"{fields.__name__}ById", __base__=(RecordById, fields))
+
     def query(self, scope: Scope) -> Query[M]:
         """The records that the scope has, with what their answers show."""
         query = of_company(self.model, scope.caller.company_id, scope.venue_id)
@@ -132,8 +138,8 @@ class Records(Generic[M]):
     async def edit_all(self, scope: Scope, dry: DryRun = False) -> list[Answer]:
         """Set the fields of every record in the body, a list, or of none; a dry run sets none."""
         body = await scope.caller.body()
-        given = accepted_list(self.edited or self.created, body)
-        numbers = [each["id"] for each in accepted_list(RecordById, body)]
+        given = accepted_list(self.by_id, body)
+        numbers = [each.pop("id") for each in given]
         return await self._save(scope, given, numbers, dry=dry, in_list=True)
 
     async def _save(
@@ -284,7 +290,7 @@ def add_operations(router: APIRouter, records: Records[Any]) -> None:
     body = accepts(edited, records.example)
     add("edit", "PUT", one, text, records.edit, answer, openapi_extra=body)
     if records.listed:
-        body = accepts(edited, [{"id": 1, **records.example}], RecordById)
+        body = accepts(records.by_id, [{"id": 1, **records.example}])
         text = f"Change several {kind}s, each named by its id: all of them or none."
         more = {"name": f"edit_{kind}s", "openapi_extra": body}
         add("edit", "PUT", path, text, records.edit_all, all_of, **more)

@@ -209,13 +209,9 @@ async def embedded_settings(settings: Settings) -> AsyncIterator[Settings]:
             database_url = f"sqlite:///{directory}/proximity.sqlite3"
         await migrate(database_url)
         log.info("embedded servers started", kafka=bootstrap)
-        update = {
-            "kafka_bootstrap_servers": bootstrap,
-            "kafka_security_protocol": "PLAINTEXT",
-            "redis_url": SecretStr(redis_url),
-            "database_url": SecretStr(database_url),
-        }
-        yield settings.model_copy(update=update)
+        servers = {"kafka_bootstrap_servers": bootstrap, "kafka_security_protocol": "PLAINTEXT"}
+        urls = {"redis_url": SecretStr(redis_url), "database_url": SecretStr(database_url)}
+        yield settings.model_copy(update=servers | urls)
 
 
 def write_env(path: Path, settings: Settings, *more: str) -> None:

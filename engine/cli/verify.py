@@ -84,10 +84,7 @@ async def verify(
         edits = f", {explained:,} of them perhaps edits" if explained else ""
         partly = ", and not all could be compared" if span.faults else ""
         raise CommandError(f"{number:,} differences{edits}{partly}")
-    edits = (
-        f" but {number:,} that later edits of the catalog may explain "
-        "(--strict makes them a failure)"
-    )
+    edits = f" but {number:,} that later edits of the catalog may explain (see --strict)"
     say(f"no differences{edits if number else ''}", err=True)
 
 

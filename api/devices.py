@@ -22,7 +22,6 @@ from api.answers import (
     Timestamp,
     ZoneName,
     bad_fields,
-    not_found,
 )
 from api.bodies import LISTING, Listing, OwnId, accepted, accepts, from_zero, searched
 from api.permissions import PREFIX, Caller, may_read, may_write
@@ -327,8 +326,6 @@ async def _held(
     caller: Caller, number: int, work: Callable[[int, str], Awaitable[DeviceData]]
 ) -> Record:
     data = await work(caller.company_id, await _udid(caller, number))
-    if not data.rows.devices:  # deleted meanwhile
-        raise not_found("device")
     longest = data.kafka.longest
     kept = "unbounded" if longest is None else "bounded"
     return {

@@ -20,6 +20,7 @@ from starlette.responses import Response
 from api.answers import INT64, Answer, ApiError, DoneAnswer, Record
 from api.bodies import (
     LISTING,
+    MOST_LISTED,
     OWN,
     RECORD,
     VENUE,
@@ -312,7 +313,6 @@ def _scope(permitted: Any, *, in_venue: bool, of_one: bool) -> Any:
     return Depends(scope)
 
 
-_MOST = 1000
 Reference = int | str | Triple
 Id = Annotated[int, Field(ge=1, le=INT64)]
 
@@ -324,7 +324,7 @@ class RecordById(Fields):
 
 
 def _several(accepts: str) -> Any:
-    return Field(max_length=_MOST, description=f"a list of at most {_MOST} {accepts}")
+    return Field(max_length=MOST_LISTED, description=f"a list of at most {MOST_LISTED} {accepts}")
 
 
 _KINDS: dict[str, tuple[Any, str]] = {

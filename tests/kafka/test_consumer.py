@@ -184,13 +184,13 @@ async def test_a_lost_partition_is_not_committed(
         kafka_bootstrap, topic_prefix, kafka_session_timeout=1, drain_timeout=2, batch_records=50
     )
     await publish_numbers(settings, topic, 0, 50, b"one")
-    seen, hanging, cancelled = RecordedValues(), threading.Event(), threading.Event()
+    seen, hanging, owned, cancelled = RecordedValues(), *(threading.Event() for _ in range(3))
 
     async def hang_on_the_second(_partition: TopicPartition, records: Records) -> None:
         if records[0].offset < 50:
             return
         hanging.set()
-        time.sleep(6)  # noqa: ASYNC251  # the loop must stand still, heartbeats included
+        owned.wait(60)  # the loop must stand still, heartbeats included
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -211,6 +211,7 @@ async def test_a_lost_partition_is_not_committed(
     await eventually(hanging.is_set)
     async with member(settings, topic, seen.handle):
         await eventually(lambda: len(seen.values) >= 100)
+        owned.set()
         await losing
     assert seen.values == values(50, 150)
     assert sum(await committed(settings, topic)) == 150

@@ -62,13 +62,13 @@ own_redis = _server(RedisServer, "Redis", REDIS)
 @pytest.fixture
 def own_postgres(_postgres_server: PostgresServer) -> Iterator[PostgresServer]:
     yield _postgres_server
-    _postgres_server.ensure_running()
+    _postgres_server.start()
 
 
 @pytest.fixture
 def own_kafka(_kafka_server: KafkaServer) -> Iterator[KafkaServer]:
     yield _kafka_server
-    _kafka_server.ensure_running()
+    _kafka_server.start()
 
 
 @pytest.fixture

@@ -49,7 +49,10 @@ class ServerProcess(abc.ABC):
         """Make the data directory, before the first start."""
 
     def start(self) -> Self:
-        """Start it and wait until it answers. Raises ServerStartError with the end of its log."""
+        """Unless it runs, start it and wait until it answers. Raises ServerStartError with the end
+        of its log."""
+        if self._child is not None and self._child.running:
+            return self
         as_user = {"user": self.user, "group": self.user, "extra_groups": []} if self.user else {}
         child = ChildProcess(
             self.command(), log=self.directory / "server.log", cwd=self.directory, **as_user
@@ -65,11 +68,6 @@ class ServerProcess(abc.ABC):
                 return self
         self.kill()
         raise ServerStartError(f"{type(self).__name__} did not start:\n{child.log_tail()}")
-
-    def ensure_running(self) -> None:
-        """Start it again if a test has left it down."""
-        if self._child is None or not self._child.running:
-            self.start()
 
     def stop(self) -> None:
         """Stop it in good order and wait for its end."""

@@ -39,7 +39,7 @@ A_LOOP = 0.05  # seconds of a loop of Python, on a processor for which BEYOND_CA
 CALM = 120  # messages of B
 TICK = 0.025  # seconds between two of them
 _numbers = count()
-_processes = multiprocessing.get_context("spawn")
+_processes = multiprocessing.get_context("forkserver")
 
 
 def p99(seconds: list[float]) -> float:

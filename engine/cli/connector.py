@@ -4,8 +4,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from api.connector import ConnectorTrialAnswer
 from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
+from connectors.model import Declined, Pairs, Trial
 from engine.cli.command import CommandError, add_group, begin_quietly, command
 from engine.cli.output import say
 from engine.cli.servers import company_named, open_migrated_database
@@ -22,8 +22,8 @@ async def call_once(
 ) -> None:
     """Call the connector of COMPANY once, about a sample detection by a test device.
 
-    Shows, as POST /connector/test does, request and reply with masked secrets, and the notification
-    that would follow. Nothing is published, the call is not retried, and breakers do not count it.
+    Shows request and reply with masked secrets, and the notification that would follow. Nothing is
+    published, the call is not retried, and breakers do not count it.
     """
     settings = begin_quietly()
     decryptor, make_caller = endpoint_decryptor(settings), service_callers(settings)
@@ -32,11 +32,35 @@ async def call_once(
             owner = await company_named(session, company)
         trials = ConnectorTrials(database, decryptor, make_caller, agent=user_agent())
         trial = await trials.run(owner.id, udid)
-    shown = ConnectorTrialAnswer.model_validate(trial).model_dump_json(indent=2)
-    for line in shown.split("\n"):
-        say(line)
+    _show(trial)
     if trial.result is None:
         raise CommandError(f"{trial.outcome}: {trial.detail}")
+
+
+def _show(trial: Trial) -> None:
+    if (request := trial.request) is not None:
+        _show_message("request", f"{request.method} {request.url}", request.headers, request.body)
+    if (reply := trial.reply) is not None:
+        title = f"reply, after {1000 * (trial.seconds or 0):.0f} ms"
+        _show_message(title, f"status {reply.status}", reply.headers, reply.body)
+    if isinstance(trial.result, Declined):
+        say("-- result")
+        say("   no notification: the service declines")
+    elif (result := trial.result) is not None:
+        say("-- result")
+        say("   a notification")
+        texts = {"title": result.title, "push": result.push, result.format: result.content[:200]}
+        for name, text in texts.items():
+            say(f"     {name:8} " + (text or "(the campaign's)"))
+
+
+def _show_message(title: str, first: str, headers: Pairs, body: str) -> None:
+    say(f"-- {title}")
+    say(f"   {first}")
+    for name, value in headers:
+        say(f"   {name}: {value}")
+    for line in ["", *body.splitlines()] if body else []:
+        say(f"   {line}")
 
 
 @command("connector rekey")

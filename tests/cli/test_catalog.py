@@ -193,9 +193,8 @@ async def test_after_rekey_the_old_key_is_not_needed(rig: Rig, sqlite_url: str) 
     (received,) = service.received
     assert (shown.returncode, shown.stderr) == (0, "")
     assert received.headers["x-token"] == TOKEN
-    trial = json.loads(shown.stdout)
-    for name in ("x-token", "webhook-signature"):
-        assert {"key": name, "value": "*****"} in trial["request"]["headers"]
-    assert trial["notification"]["content"] == "<p>hello</p>"
+    assert "x-token: *****" in shown.stdout
+    assert "webhook-signature: *****" in shown.stdout
+    assert shown.stdout.rstrip().endswith("template <p>hello</p>")
     assert TOKEN not in shown.stdout
     assert SECRET not in shown.stdout

@@ -16,6 +16,7 @@ from catalog.session import audit_scope
 _log = structlog.get_logger(__name__)
 _UNTIL_ANSWER = 30.0  # seconds
 _LONGEST_ANSWER = 600.0
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 # The page's own script and styles are inline; its other files come from here.
@@ -49,6 +50,7 @@ class ApiMetrics:
             "proximity_api_request_seconds",
             "Time from the request's head to the end of its answer",
             ["method", "route"],
+            buckets=_SECONDS,
             registry=registry,
         )
         self.in_flight = Gauge(

@@ -6,13 +6,14 @@ Each detection becomes the JSON of one message, byte for byte if the file has JS
 import csv
 import math
 import os
+import shutil
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any, BinaryIO, Literal, Self
 
 import msgspec
@@ -87,7 +88,9 @@ class DetectionFile:
         self.name = "standard input" if is_standard else str(path)
         self._stream: BinaryIO = sys.stdin.buffer if is_standard else path.open("rb")
         if is_standard or not self._stream.seekable():
-            self._stream = BytesIO(self._stream.read())
+            whole = TemporaryFile()  # noqa: SIM115  # it is closed with this object
+            shutil.copyfileobj(self._stream, whole)
+            self._stream = whole
         self.size = self._stream.seek(0, os.SEEK_END)
         self._form = form or ("csv" if path.suffix.lower() == ".csv" else "jsonl")
 

@@ -285,12 +285,9 @@ class StoredDecision(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class DayFigures(msgspec.Struct, eq=True):
     """Sums of a day, in UTC. Decisions are counted, so a detection decided twice counts twice.
 
-    `detections` (of active beacons) and `notifications` are by hour, 0 to 23. `reasons` counts each
-    checked campaign, and each detection that was refused before its campaigns were checked;
-    `campaigns` counts by id and reason.
+    `reasons` counts each checked campaign, and each detection that was refused before its campaigns
+    were checked; `campaigns` counts by id and reason.
     """
 
-    detections: Counter[int] = msgspec.field(default_factory=Counter)
-    notifications: Counter[int] = msgspec.field(default_factory=Counter)
     reasons: Counter[Reason] = msgspec.field(default_factory=Counter)
     campaigns: Counter[tuple[int, Reason]] = msgspec.field(default_factory=Counter)

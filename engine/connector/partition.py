@@ -45,7 +45,6 @@ from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.redis.claims import Claims
 from engine.redis.devices import DeviceLookup
-from engine.redis.figures import FigureSums
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +70,6 @@ class ConnectorRole:
     claims: Claims
     letters: DeadLetterPublisher
     history: CallHistoryWriter
-    sums: FigureSums
     metrics: Metrics
     tracer: Tracer
 
@@ -339,21 +337,17 @@ class CallPartition(QueueWorker):
         """Add results to the metrics, the log, and the history for account holders."""
         role, now = self._role, time.time()
         failed: Counter[tuple[int, str]] = Counter()
-        sent: Counter[int] = Counter()
         for call in published:
             company = call.message.company.id
             role.metrics.connector_calls.labels(call.outcome).inc()
             role.history.add(company, call.past_call(now))
             if isinstance(call.result, Content):
                 role.metrics.notifications.labels(call.result.format).inc()
-                sent[company] += 1
                 role.metrics.latency.observe(max(0.0, now - call.detected_at))
             elif isinstance(call.result, Failed):
                 failed[company, call.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
-        for company, count in sent.items():
-            role.sums.note_notifications(company, count)
 
 
 def _about(call: PendingCall) -> dict[str, str | int]:

@@ -1,9 +1,8 @@
 """Sums in Redis: outcomes of detections by company and day, detections of beacons by minute.
 
-A company's day is one hash of sums, kept for a month: `d:HOUR` detections, `n:HOUR` notifications,
-`r:REASON`, `c:CAMPAIGN:REASON`. The number of its fields is bounded, for any number of campaigns
-and of writing processes. FigureSums adds up in memory and writes every few seconds; no other task
-waits for it. A minute of a venue is one hash, kept for a quarter of an hour.
+A company's day is one hash of sums, kept for a month: `r:REASON`, `c:CAMPAIGN:REASON`. The number
+of its fields is bounded, for any number of campaigns and of writing processes. FigureSums adds up
+in memory until it writes. A minute of a venue is one hash, kept for a quarter of an hour.
 """
 
 import asyncio
@@ -20,11 +19,11 @@ from redis.exceptions import RedisError
 
 from catalog.database import chunked
 from engine.process.metrics import Metrics
-from engine.redis.store import RedisStore, write_often
+from engine.redis.store import RedisStore
 from rules.model import DayFigures, Reason
 
 KEPT_DAYS = 32
-# 24 hours of two kinds, 16 reasons, and campaigns by reason for the rest.
+# Every reason, and campaigns by reason for the rest.
 MOST_FIELDS = 512
 _KEPT_MS = KEPT_DAYS * 24 * 3600 * 1000
 _ADD = files("engine.redis").joinpath("scripts/add_figures.lua").read_text(encoding="utf-8")
@@ -77,17 +76,13 @@ def _read(fields: Mapping[bytes, bytes]) -> DayFigures:
 
 def _read_field(figures: DayFigures, field: str, count: int) -> None:
     kind, _, name = field.partition(":")
-    if kind in ("d", "n"):
-        hours = figures.detections if kind == "d" else figures.notifications
-        hours[range(24).index(int(name))] = count
-    elif kind == "r":
+    if kind == "r":
         figures.reasons[Reason(name)] = count
     elif kind == "c":
         campaign, _, reason = name.partition(":")
         figures.campaigns[int(campaign), Reason(reason)] = count
 
 
-_WRITE_SECONDS = 5.0
 _DAYS_A_WRITE = 100
 
 
@@ -99,14 +94,6 @@ class FigureSums:
     metrics: Metrics
     clock: Callable[[], float] = time.time
     _days: dict[CompanyDay, Counter[str]] = field(default_factory=dict)
-
-    def note_detections(self, company_id: int, count: int) -> None:
-        """Add detections of this hour."""
-        self._note(company_id, f"d:{self._now().hour}", count)
-
-    def note_notifications(self, company_id: int, count: int) -> None:
-        """Add notifications that were published in this hour."""
-        self._note(company_id, f"n:{self._now().hour}", count)
 
     def note_reason(self, company_id: int, reason: Reason, count: int) -> None:
         """Add campaigns, or detections that were refused before their campaigns were checked."""
@@ -120,9 +107,6 @@ class FigureSums:
         """Count sums that are left out."""
         self.metrics.figures_dropped.inc(count)
 
-    async def run(self) -> None:
-        await write_often(self.write, _WRITE_SECONDS)
-
     async def write(self) -> None:
         """Write all sums, or drop them: of a call that failed, Redis may have added some, and sums
         that are too low are better than sums counted twice."""
@@ -135,12 +119,10 @@ class FigureSums:
                 self.metrics.redis_errors.inc()
                 self.drop(sum(map(len, part.values())))
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self.clock(), UTC)
-
     def _note(self, company_id: int, field: str, count: int) -> None:
         if count:
-            sums = self._days.setdefault(CompanyDay(company_id, self._now().date()), Counter())
+            day = datetime.fromtimestamp(self.clock(), UTC).date()
+            sums = self._days.setdefault(CompanyDay(company_id, day), Counter())
             sums[field] += count
 
 

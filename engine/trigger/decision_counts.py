@@ -22,19 +22,6 @@ _MOST_CAMPAIGNS = 100_000  # of decisions that wait to be multiplied out
 _LARGE = 200  # decisions of a batch
 _PART = 16  # one in so many of a large batch is looked at by campaign
 _CAMPAIGNS_AT_ONCE = 2_000
-# The statistics of days do not count these either.
-_NO_DETECTIONS = frozenset(
-    {
-        Reason.UNKNOWN_TAG,
-        Reason.UNKNOWN_APPLICATION,
-        Reason.OUTSIDE,
-        Reason.INACCURATE,
-        Reason.INACTIVE_VENUE,
-        Reason.INACTIVE_BEACON,
-        Reason.INACTIVE_GEOFENCE,
-        Reason.INACTIVE_TAG,
-    }
-)
 _TALLY = attrgetter("tally")
 
 
@@ -91,10 +78,6 @@ class DecisionCounter:
         for at, n in times.items():
             ages[max(0.0, now - at)] += n
         metrics.latency.observe_counts(ages)
-        if self.sums is not None:
-            companies = Counter([each.decision.company_id for each in sent])
-            for company, count in companies.items():
-                self.sums.figures.note_notifications(company, count)
 
 
 def _by_reason(tallies: Counter[DecisionTally]) -> tuple[Counter[Reason], Counter[Reason]]:
@@ -110,7 +93,7 @@ def _by_reason(tallies: Counter[DecisionTally]) -> tuple[Counter[Reason], Counte
 
 
 class DecisionSums:
-    """Adds decisions up by company, hour, reason and campaign, and has the sums written while `run`
+    """Adds decisions up by company, day, reason and campaign, and has the sums written while `run`
     runs."""
 
     name = "decision sums"
@@ -160,16 +143,12 @@ class DecisionSums:
         await self.figures.write()
 
     def _add_tallies(self) -> None:
-        """Add detections and reasons."""
+        """Add reasons."""
         tallies, self._tallies = self._tallies, Counter()
         for tally, count in tallies.items():
-            company = tally.company_id
-            if not company:
-                continue  # of a place that no company has
-            if tally.reason not in _NO_DETECTIONS:
-                self.figures.note_detections(company, count)
-            for reason, campaigns in tally.outcomes:
-                self.figures.note_reason(company, reason, campaigns * count)
+            if tally.company_id:  # else of a place that no company has
+                for reason, campaigns in tally.outcomes:
+                    self.figures.note_reason(tally.company_id, reason, campaigns * count)
 
     def _add_grants(self) -> None:
         """Add grants."""

@@ -59,7 +59,6 @@ def build_connector(parts: ProcessParts) -> Role:
         company=settings.connector_company_calls, in_all=settings.connector_calls
     )
     history = CallHistoryWriter(metrics=metrics, **parts.stores.redis_options)
-    sums = parts.figure_sums()
     caller = service_callers(settings)()
 
     def on_try(call: Call, breaker: Breaker) -> None:
@@ -95,7 +94,6 @@ def build_connector(parts: ProcessParts) -> Role:
         ),
         letters=parts.dead_letters(),
         history=history,
-        sums=sums,
         metrics=metrics,
         tracer=parts.tracer,
     )
@@ -113,10 +111,6 @@ def build_connector(parts: ProcessParts) -> Role:
     return Role(
         name=ROLE,
         consumer=consumer,
-        background={
-            "connector calls": run_calls,
-            "call history": history.run,
-            "connector figures": sums.run,
-        },
+        background={"connector calls": run_calls, "call history": history.run},
         needs={"redis_writes"},
     )

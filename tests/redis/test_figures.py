@@ -25,7 +25,7 @@ from rules.model import DayFigures, Reason
 DAY = date(2026, 11, 20)
 NEXT = date(2026, 11, 21)
 HELD = (7, Reason.THROTTLED)
-FIELDS = {"d:0": 1, "d:23": 2, "n:9": 1, "r:too_far": 1, "r:throttled": 3, "c:7:throttled": 3}
+FIELDS = {"r:too_far": 1, "r:throttled": 3, "c:7:throttled": 3}
 
 
 @pytest.fixture
@@ -44,8 +44,6 @@ def sums(count: int = 1) -> dict[str, int]:
 
 def figures(count: int = 1) -> DayFigures:
     return DayFigures(
-        detections=Counter({0: count, 23: 2 * count}),
-        notifications=Counter({9: count}),
         reasons=Counter({Reason.TOO_FAR: count, Reason.THROTTLED: 3 * count}),
         campaigns=Counter({HELD: 3 * count}),
     )
@@ -76,12 +74,11 @@ async def test_a_day_has_a_bounded_number_of_sums(store: FigureStore, redis: Red
     await store.add({CompanyDay(1, DAY): sums()})
     for first in range(1, 10_000, 400):
         many = {f"c:{number}:ended": 1 for number in range(first, first + 400)}
-        await store.add({CompanyDay(1, DAY): {f"d:{first % 24}": 1} | many})
-    every_hour_and_reason = 24 * 2 + len(Reason)
+        await store.add({CompanyDay(1, DAY): many})
     fields = await redis.hlen(await key_of(redis))
-    assert MOST_FIELDS <= fields <= MOST_FIELDS + every_hour_and_reason
+    assert MOST_FIELDS <= fields <= MOST_FIELDS + len(Reason)
     before = (await store.read(1, DAY, DAY))[DAY]
-    # What is there grows; so do hours and reasons, whether they are there or not.
+    # What is there grows; so do reasons, whether they are there or not.
     await store.add({CompanyDay(1, DAY): sums() | {"r:stale": 2}})
     after = (await store.read(1, DAY, DAY))[DAY]
     assert after.campaigns.keys() == before.campaigns.keys()
@@ -91,8 +88,8 @@ async def test_a_day_has_a_bounded_number_of_sums(store: FigureStore, redis: Red
 
 async def test_fields_of_another_version_are_ignored(store: FigureStore, redis: RedisClient):
     await store.add({CompanyDay(1, DAY): sums()})
-    odd: Any = dict.fromkeys((b"r:of_tomorrow", b"d:24", b"d:x", b"c:7", b"\xff"), 1)
-    await redis.hset(await key_of(redis), mapping=odd | {b"n:1": b"x"})
+    odd: Any = dict.fromkeys((b"r:of_tomorrow", b"d:1", b"c:7", b"\xff"), 1)
+    await redis.hset(await key_of(redis), mapping=odd | {b"r:stale": b"x"})
     assert await store.read(1, DAY, DAY) == {DAY: figures()}
 
 
@@ -121,14 +118,14 @@ def unwritten(store: FigureStore) -> Sums:
     return Sums(store)
 
 
-async def test_a_day_and_an_hour_are_those_of_utc(unwritten: Sums, store: FigureStore):
-    unwritten.note_notifications(1, 2)
+async def test_a_day_is_that_of_utc(unwritten: Sums, store: FigureStore):
+    unwritten.note_reason(1, Reason.ENDED, 2)
     unwritten.now += 60
-    unwritten.note_detections(1, 3)
+    unwritten.note_reason(1, Reason.STALE, 3)
     for _ in range(2):  # what is written is written once
         await unwritten.write()
     found = await store.read(1, DAY, NEXT)
-    assert (found[DAY].notifications, found[NEXT].detections) == ({23: 2}, {0: 3})
+    assert (found[DAY].reasons, found[NEXT].reasons) == ({Reason.ENDED: 2}, {Reason.STALE: 3})
 
 
 async def test_sums_that_redis_refuses_are_dropped_and_counted(

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from catalog.database import Database, open_database, with_write_lock
 from catalog.index import entries, reading
@@ -74,7 +73,7 @@ async def read_catalog(
     `known` has the ids of campaigns that are in SQL; None means all of them. Raises SQLAlchemyError
     or OSError.
     """
-    async with open_snapshot(database) as connection, AsyncSession(connection) as session:
+    async with open_snapshot(database) as connection, database.read(bind=connection) as session:
         places = [
             place
             for kind in ("beacons", "geofences", "tags")
@@ -145,15 +144,13 @@ async def loaded_over(
 
 
 async def _copy(source: Database, target: Database) -> frozenset[int]:
-    """Copy the catalog, and of the devices those that have a time zone. Returns the ids of its
-    campaigns."""
+    """Copy the catalog, with what was deleted, which links still name, and of the devices those
+    that have a time zone. Returns the ids of its campaigns."""
     async with open_snapshot(source) as reader, with_write_lock(target.engine).begin() as writer:
         for table in map(Base.metadata.tables.__getitem__, _TABLES):
             query = select(table)
             if table.name == "device":
                 query = query.where(table.c.time_zone.is_not(None))
-            if "deleted_at" in table.c:
-                query = query.where(table.c.deleted_at.is_(None))
             async with reader.stream(query) as rows:
                 async for chunk in rows.mappings().partitions(_CHUNK):
                     await writer.execute(insert(table), [dict(row) for row in chunk])

@@ -2,7 +2,9 @@
 
 import gc
 
+import aiosqlite  # noqa: F401
 import rich.console  # noqa: F401
+import uvicorn.protocols.http.h11_impl  # noqa: F401
 
 import api.console.routes  # noqa: F401
 import catalog.migrate  # noqa: F401

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 END_DEADLINE = 200.0
 HTTP_SECONDS = 20.0
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["tests.servers.imported"])
+_FORKING.set_forkserver_preload(["tests.servers.imported", __name__])
 # Starting a process asks for the status of all the others.
 _READING = threading.Lock()
 

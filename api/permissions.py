@@ -132,7 +132,8 @@ def _caller(area: str, level: int) -> Any:
         services = services_of(request)
         key, token = (request.headers.get(name, "") for name in (KEY_HEADER, TOKEN_HEADER))
         account = await services.sessions.find(token) if key and token else None
-        if account is None or account.email != key.strip().lower():
+        keys = (key, key.encode("latin-1").decode(errors="replace"))  # clients send either encoding
+        if account is None or account.email not in [each.strip().lower() for each in keys]:
             raise ApiError(401, "no session")
         request.scope["company"] = account.company_id
         set_author(

@@ -86,12 +86,13 @@ async def call_interface(
             params={
                 name: str(each) for name, each in (query or {}).items() if each not in (None, "")
             },
-            headers=httpx.Headers(headers, encoding="latin-1"),
+            headers=httpx.Headers(headers, encoding="utf-8"),
         )
     if not reply.is_success:
         error = reply.json()
         message = error.get("message") or error["error_message"]
-        raise ApiError(reply.status_code, message, fields=error.get("fields", {}))
+        later = {name: text for name, text in reply.headers.items() if name == "retry-after"}
+        raise ApiError(reply.status_code, message, error.get("fields", {}), later)
     return reply
 
 
@@ -263,4 +264,6 @@ def refused(request: Request, error: ApiError) -> Response:
     faults = "; ".join(f"{place}: {fault}" for place, fault in error.fields.items())
     values = {"status": error.status, "message": faults or error.message}
     template = "sign_in.html#part" if is_part else "sign_in.html"
-    return rendered(template, translations_for(request), values, error.status)
+    page = rendered(template, translations_for(request), values, error.status)
+    page.headers.update(error.headers or {})
+    return page

@@ -206,7 +206,8 @@ async def test_deleted_records_are_restored(visitor: Visitor, bodies: Bodies, ve
     for name, kind in (("Boats", "campaigns"), ("Door", "beacons")):
         page = await visitor.get("/audit?search=delete")
         assert name in page.texts
-        restored = await visitor.post(page.action(f"{kind}/1/restore"), {})
+        for _ in range(2):  # an old page offers it again
+            restored = await visitor.post(page.action(f"{kind}/1/restore"), {})
         home = restored.headers["location"].removeprefix("/console")
         assert "Restored" in (await visitor.get(home)).text
     async with visitor.api.database.write.begin() as session:
@@ -220,6 +221,7 @@ async def test_refusals_are_pages(api: Harness, visitor: Visitor, monkeypatch: p
     for path in ("/nowhere", "/venues/999999", "/venues/x", *files):
         page = await visitor.get(path, status=404)
         assert "Not found" in page.texts
+    assert (await visitor.client.put("/console/venues")).headers["allow"] == "GET"
     style = await visitor.client.get("/console/static/console.css")
     assert (style.status_code, style.headers["cache-control"]) == (200, "no-cache")
     again = {"if-none-match": style.headers["etag"]}
@@ -232,6 +234,7 @@ async def test_refusals_are_pages(api: Harness, visitor: Visitor, monkeypatch: p
 
     monkeypatch.setattr(api.app.state.services.sessions, "find", without_sql)
     assert "SQL or Redis does not answer" in (await visitor.get("", status=503)).text
+    assert (await visitor.client.get("/console")).headers["retry-after"] == "1"
 
 
 async def test_how_the_service_keeps_up(visitor: Visitor):

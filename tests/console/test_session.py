@@ -7,7 +7,7 @@ from tests.api.harness import PASSWORD, Harness
 from tests.api.process import make_account
 from tests.console.visitor import SITE, SeenPage, Visitor, addresses
 
-OWNER = "owner@example.org"
+OWNER = "żółw@example.org"
 FROM_HERE = {"sec-fetch-site": "same-origin", "origin": SITE}
 OTHERS: tuple[dict[str, str], ...] = (
     {},
@@ -48,12 +48,12 @@ async def test_in_and_out(api: Harness, owner: str):
     assert owner in first.text
     token = api.client.cookies["proximity_session"]
     assert token not in first.text
-    headers = {"x-service-key": owner, "x-service-token": token}
-    assert (await api.call("GET", "/profile", headers)).status_code == 200
+    headers = httpx.Headers({"x-service-key": owner, "x-service-token": token}, "utf-8")
+    assert (await api.client.get("/v2/profile", headers=headers)).status_code == 200
     out = await api.client.post("/console/sign-out", headers=FROM_HERE)
     assert out.headers["location"] == "/console/sign-in"
     assert "proximity_session" not in api.client.cookies
-    assert (await api.call("GET", "/profile", headers)).status_code == 401
+    assert (await api.client.get("/v2/profile", headers=headers)).status_code == 401
 
 
 async def test_the_cookie_is_for_tls_where_there_is_tls(api: Harness, owner: str):

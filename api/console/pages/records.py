@@ -166,8 +166,13 @@ async def remove(kind: RecordKind, context: Context) -> Response:
 
 
 async def restore(kind: RecordKind, context: Context) -> Response:
-    """Bring back a deleted record."""
-    await context.ask("POST", f"{kind.one_path(context)}/restore")
+    """Bring back a deleted record; one that was brought back already stays as it is."""
+    try:
+        await context.ask("POST", f"{kind.one_path(context)}/restore")
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        await context.get(kind.one_path(context))
     return context.redirect(kind.page(context), Notice("restored"))
 
 

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from catalog.plain_text import for_terminal
 from engine import engine_version
-from engine.cli.command import ENV_FILE, commands, kafka_complaints
+from engine.cli.command import ENV_FILE, INTERRUPTED, commands, kafka_complaints
 
 _ENV_FILE = "--env-file"
 # Each command's module, which is imported when it is called, and its line in the list of all.
@@ -101,7 +101,8 @@ def run(arguments: Sequence[str]) -> int:
     ENV_FILE.set(env_file)
     with kafka_complaints() as complaints:
         try:
-            return int(command_group.main(words, "proximity", standalone_mode=False) or 0)
+            status = int(command_group.main(words, "proximity", standalone_mode=False) or 0)
+            line = "interrupted" if status == INTERRUPTED else ""  # typer says nothing itself
         except (Exception, KeyboardInterrupt) as error:
             from engine.cli.servers import failure
 

@@ -1,8 +1,10 @@
 """Files of detections: what is read, what each fault says, and how it is published."""
 
+import asyncio
 import math
 import re
 import signal
+import socket
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -236,6 +238,18 @@ def test_a_broker_that_is_not_there_is_one_line(rig: Rig) -> None:
         assert done.returncode == 1
         assert done.stderr.startswith("proximity: Kafka at 127.0.0.1:1 does not serve: ")
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["verify", "replay"])
+async def test_ctrl_c_while_servers_are_silent(rig: Rig, command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        rig.settings["DATABASE_URL"] = "postgresql://u:p@{}:{}/d".format(*silent.getsockname())
+        waiting = rig.start(command)
+        connection, _ = await asyncio.to_thread(silent.accept)
+        with connection:
+            waiting.send_signal(signal.SIGINT)
+            assert (await waiting.ended(), waiting.stderr) == (130, "proximity: interrupted\n")
 
 
 async def test_ctrl_c_ends_with_130_and_says_what_was_done(

@@ -66,7 +66,7 @@ async def test_until_ctrl_c(on_redis: Rig, store: TailStore):
     await store.leave(wanted)
     await eventually(store.watchers, what="it renews its registration")
     tail.send_signal(signal.SIGINT)
-    assert (await tail.ended(), tail.output.count("\n")) == (130, 3)
+    assert (await tail.ended(), tail.output.count("\n")) == (130, 4)
     assert await store.watchers() == []
 
 
@@ -155,4 +155,4 @@ async def test_notifications_are_shown_as_they_arrive_until_ctrl_c(
     await put(topics, notification("After", "a"))
     await eventually(lambda: "After -> a" in tail.stdout)
     tail.send_signal(signal.SIGINT)
-    assert (await tail.ended(), tail.output.count("\n")) == (130, 2)
+    assert (await tail.ended(), tail.output.count("\n")) == (130, 3)

@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from sqlalchemy import text
 
+from catalog.models import Base
 from tests.api.conftest import _cheap_passwords, api, bodies, settings, today
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import Visitor
@@ -18,7 +20,10 @@ def database_url(sqlite_url: str) -> str:
 
 @pytest.fixture
 async def visitor(api: Harness) -> AsyncIterator[Visitor]:
-    """A signed-in visitor with all permissions."""
+    """A signed-in visitor with all permissions, where no id is one of two kinds of record."""
+    first = [{"name": name, "seq": 100 * at} for at, name in enumerate(Base.metadata.tables, 1)]
+    async with api.database.write.begin() as session:
+        await session.execute(text("INSERT INTO sqlite_sequence VALUES (:name, :seq)"), first)
     async with Visitor(api, await api.account()) as made:
         yield made
 

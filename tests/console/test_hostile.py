@@ -7,7 +7,6 @@ from typing import Any
 from catalog.models import WEEKDAYS, AuditEntry, DetectionTrace
 from tests.api import harness as examples
 from tests.api.harness import Bodies, Harness
-from tests.console.test_tenants import GOOD
 from tests.console.visitor import (
     SeenPage,
     Visitor,
@@ -122,7 +121,9 @@ async def test_every_page(visitor: Visitor, bodies: Bodies):
 async def test_refused_input_is_shown_escaped(visitor: Visitor, bodies: Bodies):
     ids = await filled(visitor, bodies)
     own = f"/venues/{ids['venue']}"
-    names = {*GOOD, *examples.CONNECTOR, "key", "secret", "html", "zone"}
+    stored = examples.BEACON | examples.GEOFENCE | examples.VENUE | examples.CAMPAIGN
+    names = {*stored, *examples.CONNECTOR, "key", "secret", "html", "zone", "at", "udid", "beacon"}
+    names |= {"value", "tags", "start_day", "end_day", "cache_unit", "on", "priority"}
     typed: dict[str, Any] = dict.fromkeys(names - {"active", *WEEKDAYS}, SCRIPT)
     for path in (
         "/venues/new",

@@ -42,7 +42,7 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
     lines = await visitor.made(f"/region/{venue}/qrcode", bodies.tag(value="two\nlines"))
     form = await visitor.get(f"{own}/qrcodes/{lines}")
     assert [found["name"] for tag, found in form.tags if tag == "textarea"] == ["value"]
-    image = await visitor.client.get(f"/console{own}/qrcodes/2/image")
+    image = await visitor.client.get(f"/console{own}/qrcodes/{lines}/image")
     assert image.headers["content-type"].startswith("image/svg+xml")
     await visitor.post(f"{own}/delete", {})
     assert "No venue yet." in (await visitor.get("/venues")).texts
@@ -197,17 +197,18 @@ async def test_the_audit_is_in_words(visitor: Visitor, bodies: Bodies, venue: in
 
 
 async def test_deleted_records_are_restored(visitor: Visitor, bodies: Bodies, venue: int):
-    for path, body in (
-        (f"/region/{venue}/beacon", bodies.beacon(name="Door")),
-        (f"/lieu/{venue}/campaign", bodies.campaign(name="Boats")),
+    ids = {}
+    for kind, path, body in (
+        ("beacons", f"/region/{venue}/beacon", bodies.beacon(name="Door")),
+        ("campaigns", f"/lieu/{venue}/campaign", bodies.campaign(name="Boats")),
     ):
-        number = await visitor.made(path, body)
-        await visitor.api.call("DELETE", f"{path}/{number}", visitor.headers)
+        ids[kind] = await visitor.made(path, body)
+        await visitor.api.call("DELETE", f"{path}/{ids[kind]}", visitor.headers)
     for name, kind in (("Boats", "campaigns"), ("Door", "beacons")):
         page = await visitor.get("/audit?search=delete")
         assert name in page.texts
         for _ in range(2):  # an old page offers it again
-            restored = await visitor.post(page.action(f"{kind}/1/restore"), {})
+            restored = await visitor.post(page.action(f"{kind}/{ids[kind]}/restore"), {})
         home = restored.headers["location"].removeprefix("/console")
         assert "Restored" in (await visitor.get(home)).text
     async with visitor.api.database.write.begin() as session:

@@ -53,6 +53,8 @@ class SeenPage(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         assert len(dict(attrs)) == len(attrs), f"an attribute twice: {tag} {attrs}"
+        # (Without it, a browser sends the text with its spaces joined.)
+        assert tag != "option" or "value" in dict(attrs)
         self.tags.append((tag, dict(attrs)))
         if tag not in _VOID:
             self._open.append(tag)

@@ -142,14 +142,12 @@ async def test_refused_input_is_shown_escaped(visitor: Visitor, bodies: Bodies):
         assert page.field("name") == SCRIPT, path
         assert [tag for tag, found in page.tags if found.get("aria-invalid") == "true"], path
     sheet = {"csv": f'name,value\n"{SCRIPT.replace(chr(34), chr(34) * 2)}",\n'}
-    for path, given in (
-        (f"{own}/campaigns/{ids['campaign']}/explain", typed),
-        (f"{own}/nfcs/import", sheet),
-    ):
+    explain, many = f"{own}/campaigns/{ids['campaign']}/explain", f"{own}/nfcs/import"
+    for path, given in ((explain, typed), (many, sheet)):
         is_harmless(SeenPage((await visitor.post(path, given)).text), path)
     # (These are digits, and no numbers.)
     odd = typed | {"start_time": "²:00", "beacons": "²", "zone": "Mars", "at": "0001-01-01T00:00"}
-    for path in (f"{own}/campaigns/new", f"{own}/campaigns/{ids['campaign']}/explain"):
+    for path in (f"{own}/campaigns/new", explain):
         assert (await visitor.post(path, odd)).status_code == 400, path
 
 

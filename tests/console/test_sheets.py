@@ -69,10 +69,8 @@ async def test_every_fault_stands_at_its_line(visitor: Visitor, bodies: Bodies, 
     for words in ("2 First faulty Minor:", "3 New faulty", "4 faulty Name:"):
         assert words in text, text
     assert "5 Gone faulty the venue has no record 999999" in text
-    one = {
-        "csv": "\n".join([lines[0], f",X,{taken['uuid']},{taken['major']},{taken['minor']},far"])
-    }
-    shown = SeenPage((await visitor.post(own, one | {"apply": "1"})).text).text
+    one = [lines[0], f",X,{taken['uuid']},{taken['major']},{taken['minor']},far"]
+    shown = SeenPage((await visitor.post(own, given | {"csv": "\n".join(one)})).text).text
     assert "taken" in shown, shown
     for wrong in ("", "name,colour\nA,red\n", "name", "name\n" + "x" * 200_000, "name\nA,B"):
         assert (await visitor.post(own, {"csv": wrong})).status_code == 400

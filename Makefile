@@ -27,11 +27,8 @@ venv: $(VENV)/.developing ## make .venv with the development tools too
 demo: install ## show it working: real detections through Kafka, Redis and SQL (ARGS=--help for options)
 	$(BIN)/proximity demo $(ARGS)
 
-# A worker waits for servers a third of its time: three on two processors.
-WORKERS = $$(($$(getconf _NPROCESSORS_ONLN) * 3 / 2))
-
 test: venv ## run the tests, then those of latencies alone (ARGS="-k word" to choose, "-n 0" for one worker)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not alone" $(ARGS)
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder -m "not alone" $(ARGS)
 	$(BIN)/pytest -m alone tests/system $(ARGS) || test $$? -eq 5
 
 lint: venv ## check style, types and the direction of imports

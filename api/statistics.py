@@ -1,6 +1,6 @@
 """GET /statistics and below it: detections and notifications by day, record and reason.
 
-Daily figures are exact, in SQL. Reasons and recent detections are sums that triggers and connectors
+Daily figures are exact, in SQL. Reasons and recent detections are sums that triggers and recorders
 keep in Redis.
 """
 

@@ -30,7 +30,6 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.decisions import DecisionStore
 from engine.redis.devices import DeviceLookup
-from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.forgetting import DeviceEraser
 from engine.redis.store import redis_time
 
@@ -182,11 +181,6 @@ class ProcessParts:
             metrics=self.metrics,
             clock=time.time,
         )
-
-    def figure_sums(self, clock: Callable[[], float] = time.time) -> FigureSums:
-        """Sums to be written. `clock` gives epoch seconds."""
-        store = FigureStore(**self.stores.redis_options)
-        return FigureSums(store=store, metrics=self.metrics, clock=clock)
 
     def dead_letters(self, clock: Callable[[], float] = time.time) -> DeadLetterPublisher:
         """Publishes dead letters. `clock` gives epoch seconds."""

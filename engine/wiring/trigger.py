@@ -24,6 +24,7 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims
 from engine.redis.decisions import TailStore
+from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.visits import VisitStore
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import ROLE, Cycle
@@ -111,7 +112,9 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         metrics=metrics,
         clock=clock,
     )
-    counter = DecisionCounter(metrics, DecisionSums(parts.figure_sums(clock)))
+    store = FigureStore(**parts.stores.redis_options)
+    figures = FigureSums(store=store, metrics=metrics, clock=clock)
+    counter = DecisionCounter(metrics, DecisionSums(figures))
     topics, devices = Topics.of(settings.topic_prefix), parts.device_lookup()
     intake = Intake(
         decoders=detection_decoders(

@@ -1,4 +1,5 @@
-"""Consuming on both brokers: order, commits, backpressure, and every end of an assignment."""
+"""Consuming: order, commits, backpressure, and every end of an assignment. What the embedded broker
+must do for it shows the first test."""
 
 import asyncio
 import gc
@@ -45,6 +46,7 @@ async def test_each_partition_is_handled_in_order_and_the_next_member_goes_on(
     assert sorted(second.values) == values(2000, 2300)
 
 
+@on_real_broker
 async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     settings: Settings, topic: str
 ) -> None:
@@ -65,6 +67,7 @@ async def test_a_handler_that_fails_stops_the_run_and_nothing_is_committed(
     assert b"000123" in seen.values
 
 
+@on_real_broker
 async def test_fetching_pauses_above_the_bound_and_resumes(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 3000)
     seen, resume, peak = RecordedValues(), asyncio.Event(), 0
@@ -84,6 +87,7 @@ async def test_fetching_pauses_above_the_bound_and_resumes(settings: Settings, t
     assert peak < 120 + 50
 
 
+@on_real_broker
 async def test_a_partition_that_is_stuck_stops_no_other(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 1600)
     seen, resume = RecordedValues(), asyncio.Event()
@@ -218,6 +222,7 @@ async def test_a_lost_partition_is_not_committed(
     gc.collect()  # aiokafka forgets a connection that it opens when its loop ends
 
 
+@on_real_broker
 async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
     await publish_numbers(settings, topic, 0, 1000)
     metrics, resume, seen = Metrics(), asyncio.Event(), RecordedValues()
@@ -241,6 +246,7 @@ async def test_the_lag_is_measured(settings: Settings, topic: str) -> None:
         assert len(seen.values) == 2000
 
 
+@on_real_broker
 async def test_how_far_behind_it_is_in_seconds(settings: Settings, topic: str) -> None:
     started = time.time()
     await publish_numbers(settings, topic, 0, 40)

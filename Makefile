@@ -15,6 +15,8 @@ PYTHON ?= $(shell for python in python3.11 python3.12 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(PIP) install
+UV := $(BIN)/uv
 UV_VERSION := 0.13.8
 
 help: ## list the targets
@@ -68,16 +70,13 @@ soak: venv ## run everything at half of its capacity for 10 minutes (ARGS="--min
 faults: venv ## stop, slow down and disconnect the servers under load; a table of the seconds to recover
 	$(BIN)/python -m benchmarks.faults $(ARGS)
 
-lock: ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
-	$(call check-python)
-	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && \
-		.cache/lock/bin/python -m pip --disable-pip-version-check -q install uv==$(UV_VERSION); }
+lock: $(UV) ## renew requirements/*.lock from pyproject.toml (ARGS=--upgrade for newer versions)
 	$(COMPILE) -o requirements/dev.lock --extra embedded --extra dev pyproject.toml requirements/build.in
 	$(COMPILE) -o requirements/embedded.lock --extra embedded pyproject.toml requirements/build.in $(SAME)
 	$(COMPILE) -o requirements/run.lock pyproject.toml $(SAME)
 	$(COMPILE) -o requirements/build.lock requirements/build.in $(SAME)
 
-COMPILE = .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 \
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 \
 	--generate-hashes --custom-compile-command "make lock" $(ARGS)
 SAME := -c requirements/dev.lock
 
@@ -107,6 +106,9 @@ $(VENV)/bin/python:
 	$(call check-python)
 	"$(PYTHON)" -m venv $(VENV)
 
+$(UV): | $(VENV)/bin/python
+	@$(PIP) install uv==$(UV_VERSION)
+
 # Installing compiles these (hatch_build.py).
 COMPILED_SOURCES := hatch_build.py $(wildcard engine/*/*.pyx engine/*/*.pxd)
 
@@ -122,8 +124,8 @@ $(VENV)/.developing: requirements/dev.lock requirements/embedded.lock pyproject.
 # The lock names everything, with hashes; the project itself goes in as it stands (editable).
 define sync
 	@echo "installing $(1) into $(VENV): a minute or two the first time"
-	@$(PIP) install --require-hashes -r $(1)
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --require-hashes -r $(1)
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c "import engine.trigger.record_filter" 2>/dev/null || \
 		echo "nothing was compiled: for more speed, install a C compiler and Python's headers" \
 		"(Debian: apt install gcc libc6-dev python3-dev), and run make clean first"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import httpx
 import orjson
-import pytest
 from sqlalchemy import insert, make_url, text
 
 from catalog.database import Database
@@ -16,6 +15,7 @@ from tests.api.process import sign_in
 from tests.api.test_devices import NOW
 from tests.servers.postgres import execute
 from tests.servers.proximity import Command, Rig
+from tests.servers.schema import on_postgres
 
 DEVICES = 50_000
 MOST_GROWTH = 32 * 1024  # KiB; the list itself is 200 bytes a device
@@ -66,6 +66,7 @@ def peak_memory(process_id: int) -> int:
     return int(line.split()[1])
 
 
+@on_postgres  # whose driver would read all rows at once
 async def test_a_long_list_is_sent_in_little_memory(database: Database, served: Command):
     """Whole and in order."""
     headers = await sign_in(served)
@@ -87,7 +88,7 @@ async def test_a_long_list_is_sent_in_little_memory(database: Database, served: 
     assert growth < MOST_GROWTH
 
 
-@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)  # only it cancels statements
+@on_postgres  # only it cancels statements
 async def test_a_statement_that_is_cut_off(api: Harness, database_url: str) -> None:
     owner = await api.account()
     name = make_url(database_url).database

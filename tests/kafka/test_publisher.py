@@ -99,7 +99,7 @@ async def test_a_silent_broker_gets_each_message_once_and_one_that_is_down_is_wa
         messages = [Outgoing(topic, b"%d" % n, b"%d" % n, []) for n in range(20)]
         with own_kafka.frozen():
             waiting = asyncio.create_task(publisher.publish(messages))
-            await asyncio.sleep(5)  # the silence
+            await asyncio.sleep(3)  # the silence
             assert not waiting.done()
         await asyncio.wait_for(waiting, 90)
         await asyncio.to_thread(own_kafka.stop)

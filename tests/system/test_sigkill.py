@@ -15,13 +15,13 @@ from tests.system.topics import PARTITIONS, TopicSet
 from tests.system.traffic import detection
 from tests.system.world import World, small_world
 
-ROUNDS = 4
+ROUNDS = 3
 BATCH = 100
 # A partition is paused at two batches, and one fetch brings another one at most.
 IN_FLIGHT = 3 * BATCH * PARTITIONS
 BURST = 2500  # so much at once that a kill mostly comes in the middle of a batch
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-EXACT_ROUNDS, EXACT_BURST = (12, 30_000) if FULL else (2, 4000)
+EXACT_ROUNDS, EXACT_BURST = (12, 30_000) if FULL else (1, 6000)
 CAPS = [{"max": 2, "per": "PT1M"}, {"max": 3, "per": "PT90S"}, {"max": 20, "per": "month"}]
 
 

@@ -18,7 +18,7 @@ from tests.system.traffic import detection
 from tests.system.world import World
 
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-ROUNDS = 12 if FULL else 3
+ROUNDS = 12 if FULL else 2
 BURST = 1200 if FULL else 400
 # A customer's name, and how its service answers.
 ANSWERS = {

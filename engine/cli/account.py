@@ -22,7 +22,7 @@ from catalog.database import Database
 from catalog.fields import Faults, read_fields
 from catalog.inputs import AREAS, AccountFields, CompanyFields
 from catalog.models import AuditEntry
-from engine.cli.command import Json, add_group, begin_quietly, command
+from engine.cli.command import Json, begin_quietly, command
 from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import company_named, open_migrated_database
 from engine.kafka.messages import format_instant
@@ -59,8 +59,6 @@ Levels = Annotated[
     ),
 ]
 Running = Coroutine[Any, Any, None]
-
-add_group("account", "Accounts of the management interface, and their permissions.")
 
 
 @command("account create", f'account create {_EMAIL} --company "Harbour Mall"', f"account {_FEW}")

@@ -14,33 +14,9 @@ from typer.core import TyperGroup
 
 from catalog.plain_text import for_terminal
 from engine import engine_version
-from engine.cli.command import ENV_FILE, INTERRUPTED, commands, kafka_complaints
+from engine.cli.command import COMMANDS, ENV_FILE, INTERRUPTED, commands, kafka_complaints
 
 _ENV_FILE = "--env-file"
-# Each command's module, which is imported when it is called, and its line in the list of all.
-_COMMANDS = {
-    "run": ("run", "Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."),
-    "api": ("run", "Serve the management interface until SIGTERM or SIGINT."),
-    "migrate": ("run", "Create or upgrade the tables in DATABASE_URL."),
-    "account": ("account", "Accounts of the management interface, and their permissions."),
-    "catalog": ("catalog", "The catalog: companies, venues, beacons, campaigns."),
-    "index": ("catalog", "The index in Redis, from which triggers read the catalog."),
-    "connector": ("connector", "Customers' web services, which provide contents of campaigns."),
-    "publish": ("publish", "Publish detections from FILE, keyed by the device's udid."),
-    "replay": ("replay", "Decide recorded detections again, and show what would have been sent."),
-    "notifications": ("notifications", "Notifications that the engine has published."),
-    "dead-letters": ("dead_letters", "Records that could not be processed."),
-    "demo": ("demo", "Send real beacon readings through Kafka, Redis and the engine."),
-    "statistics": ("statistics", "Show detections and notifications by day, venue and campaign."),
-    "verify": ("verify", "Count the topics again, as far as SQL has recorded them, and compare."),
-    "audit": ("account", "Show the latest changes made through the interface, newest first."),
-    "explain": ("explain", "Explain why a detection would fire each campaign of a place, or not."),
-    "tail": ("device", "Show the decisions of running triggers as they happen, until Ctrl-C."),
-    "device": ("device", "Show the last decisions on the device UDID of COMPANY."),
-    "forget": ("device", "Delete all data of the device UDID of COMPANY from SQL and Redis."),
-    "check": ("check", "Check everything that a process needs, and change nothing."),
-    "settings": ("settings", "Print every setting with its value, default, source and meaning."),
-}
 
 
 class CommandGroup(TyperGroup):
@@ -48,19 +24,19 @@ class CommandGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """The names, in the order of the list."""
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """The command of that name, or None."""
-        if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            importlib.import_module(f"engine.cli.{_COMMANDS[cmd_name][0]}")
+        if cmd_name in COMMANDS and cmd_name not in self.commands:
+            importlib.import_module(f"engine.cli.{COMMANDS[cmd_name][0]}")
             self.commands.update(typer.main.get_group(commands).commands)
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the list of the commands into the help, without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 app = typer.Typer(

@@ -12,14 +12,11 @@ from catalog.index.drain import rebuild as build_again
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
-from engine.cli.command import add_group, begin_quietly, command
+from engine.cli.command import begin_quietly, command
 from engine.cli.output import refused_file, say
 from engine.cli.servers import open_migrated_database, open_migrated_stores
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits
-
-add_group("catalog", "The catalog: companies, venues, beacons, campaigns.")
-add_group("index", "The index in Redis, from which triggers read the catalog.")
 
 
 @command("catalog load", "catalog load docs/examples/catalog.json")

@@ -23,6 +23,31 @@ T = TypeVar("T")
 Work = Callable[P, Coroutine[Any, Any, None]]
 # The file of settings that the command line names.
 ENV_FILE: ContextVar[Path | None] = ContextVar("env_file", default=None)
+# Each command's module, which is imported when it is called, and its line in the list of all: the
+# whole help of a group of commands.
+COMMANDS = {
+    "run": ("run", "Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."),
+    "api": ("run", "Serve the management interface until SIGTERM or SIGINT."),
+    "migrate": ("run", "Create or upgrade the tables in DATABASE_URL."),
+    "account": ("account", "Accounts of the management interface, and their permissions."),
+    "catalog": ("catalog", "The catalog: companies, venues, beacons, campaigns."),
+    "index": ("catalog", "The index in Redis, from which triggers read the catalog."),
+    "connector": ("connector", "Customers' web services, which provide contents of campaigns."),
+    "publish": ("publish", "Publish detections from FILE, keyed by the device's udid."),
+    "replay": ("replay", "Decide recorded detections again, and show what would have been sent."),
+    "notifications": ("notifications", "Notifications that the engine has published."),
+    "dead-letters": ("dead_letters", "Records that could not be processed."),
+    "demo": ("demo", "Send real beacon readings through Kafka, Redis and the engine."),
+    "statistics": ("statistics", "Show detections and notifications by day, venue and campaign."),
+    "verify": ("verify", "Count the topics again, as far as SQL has recorded them, and compare."),
+    "audit": ("account", "Show the latest changes made through the interface, newest first."),
+    "explain": ("explain", "Explain why a detection would fire each campaign of a place, or not."),
+    "tail": ("device", "Show the decisions of running triggers as they happen, until Ctrl-C."),
+    "device": ("device", "Show the last decisions on the device UDID of COMPANY."),
+    "forget": ("device", "Delete all data of the device UDID of COMPANY from SQL and Redis."),
+    "check": ("check", "Check everything that a process needs, and change nothing."),
+    "settings": ("settings", "Print every setting with its value, default, source and meaning."),
+}
 # The commands of the modules that are imported.
 commands = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
 _groups = {"": commands}
@@ -53,12 +78,6 @@ def begin_quietly() -> "Settings":
     return settings
 
 
-def add_group(name: str, text: str) -> None:
-    """Make `name` a command with commands of its own; `text` is its help."""
-    _groups[name] = typer.Typer(help=text, no_args_is_help=True)
-    commands.add_typer(_groups[name], name=name)
-
-
 def command(words: str, *examples: str) -> Callable[[Work[P]], Work[P]]:
     """Make a function whose coroutine does the work the command `words`, with examples in its help.
 
@@ -66,6 +85,9 @@ def command(words: str, *examples: str) -> Callable[[Work[P]], Work[P]]:
     standard input) ends at once on Ctrl-C.
     """
     group, _, name = words.rpartition(" ")
+    if group not in _groups:
+        _groups[group] = typer.Typer(help=COMMANDS[group][1], no_args_is_help=True)
+        commands.add_typer(_groups[group], name=group)
 
     def add(work: Work[P]) -> Work[P]:
         @wraps(work)

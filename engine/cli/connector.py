@@ -6,13 +6,11 @@ from typer import Argument, Option
 
 from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
 from connectors.model import Declined, Pairs, Trial
-from engine.cli.command import CommandError, add_group, begin_quietly, command
+from engine.cli.command import CommandError, begin_quietly, command
 from engine.cli.output import say
 from engine.cli.servers import company_named, open_migrated_database
 from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials
 from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
-
-add_group("connector", "Customers' web services, which provide the content of connector campaigns.")
 
 
 @command("connector test", 'connector test "Harbour Mall"')

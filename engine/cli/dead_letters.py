@@ -18,7 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 from typer import Option
 
 from connectors.model import CallFault
-from engine.cli.command import CommandError, Json, add_group, begin_quietly, command, telling
+from engine.cli.command import CommandError, Json, begin_quietly, command, telling
 from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import open_publisher
 from engine.kafka.client import REQUEST_SECONDS, KafkaCluster
@@ -48,8 +48,6 @@ ReasonOption = Annotated[
     str | None,
     Option(metavar="REASON", parser=_reason, help="Only dead letters with this reason."),
 ]
-
-add_group("dead-letters", "Records that could not be processed.")
 
 
 @command("dead-letters list")

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from typer import Option
 
-from engine.cli.command import CommandError, add_group, begin_quietly, command
+from engine.cli.command import CommandError, begin_quietly, command
 from engine.cli.output import say
 from engine.kafka.messages import Notification, parse
 from engine.kafka.topic_reader import open_topic_reader, partitions_of
@@ -17,8 +17,6 @@ from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 
 _decode = msgspec.json.Decoder(Notification).decode
-
-add_group("notifications", "Notifications that the engine has published for push senders.")
 
 
 @command(

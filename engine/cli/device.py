@@ -19,9 +19,9 @@ from engine.cli.command import Json, begin_quietly, command, telling
 from engine.cli.output import echo_json, say
 from engine.cli.servers import company_id, company_named, open_migrated_stores, open_redis
 from engine.kafka.messages import format_instant
-from engine.redis.decisions import TailFilter, TailStore
+from engine.redis.decisions import DecisionStore, TailFilter, TailStore
 from engine.redis.devices import DeviceKey
-from engine.wiring.parts import build_decision_store, device_eraser
+from engine.wiring.parts import device_eraser
 from rules.model import Reason
 
 Company = Annotated[str, Argument(help="The company's name or id.")]
@@ -40,7 +40,8 @@ async def device(company: Company, udid: Udid, as_json: Json = False) -> None:
         owner = await company_named(session, company)
         query = select(Device.id).where(Device.company_id == owner.id, Device.udid == udid)
         number = await session.scalar(query)
-        kept = await build_decision_store(settings, stores.redis).read(DeviceKey(owner.id, udid))
+        store = DecisionStore(most=settings.recent_decisions, **stores.redis_options)
+        kept = await store.read(DeviceKey(owner.id, udid))
         decisions = await shown_decisions(session, owner.id, kept)
     if as_json:
         for decision in decisions:

@@ -14,7 +14,6 @@ import msgspec
 
 from api.reports import LiveDecision, LiveDecisions
 from catalog.database import chunked
-from catalog.redis_connection import RedisClient
 from engine.redis.claims import claim_tag
 from engine.redis.devices import DeviceKey
 from engine.redis.store import RedisStore, readable, shared_time
@@ -34,8 +33,8 @@ class DeviceDecision(NamedTuple):
 class DecisionStore(RedisStore):
     """Stores and reads the last `most` decisions about each device."""
 
-    def __init__(self, *, redis: RedisClient, prefix: str, most: int, deadline: float) -> None:
-        super().__init__(redis=redis, prefix=prefix, deadline=deadline)
+    def __init__(self, *, most: int, **options: Any) -> None:
+        super().__init__(**options)
         self._most = most
 
     async def keep(self, decisions: Sequence[DeviceDecision]) -> None:

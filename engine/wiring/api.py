@@ -22,14 +22,13 @@ from engine.process.lifecycle import run_services, tune_garbage_collector
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import ClaimReader
-from engine.redis.decisions import TailStore
+from engine.redis.decisions import DecisionStore, TailStore
 from engine.redis.devices import DeviceKey
 from engine.redis.figures import FigureStore, RecentDetectionStore
 from engine.redis.role_states import RoleStateStore
 from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
 from engine.wiring.parts import (
     Stores,
-    build_decision_store,
     catalog_limits,
     device_eraser,
     open_stores,
@@ -90,7 +89,6 @@ async def serve_api(settings: Settings, stop: asyncio.Event) -> None:
 
 def build_services(settings: Settings, stores: Stores) -> Services:
     """The services that operations use. Raises SecretKeyError and CertificatesError."""
-    redis, prefix = stores.redis, settings.redis_prefix
     key = settings.secret_key
     if key is None:
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
@@ -98,7 +96,7 @@ def build_services(settings: Settings, stores: Stores) -> Services:
     eraser = device_eraser(settings, stores)
     calls = CallHistoryReader(**stores.redis_options)
     claims = ClaimReader(**stores.redis_options)
-    decisions = build_decision_store(settings, redis)
+    decisions = DecisionStore(most=settings.recent_decisions, **stores.redis_options)
     recent = RecentDetectionStore(**stores.redis_options)
     tails = TailStore(**stores.redis_options)
     trials = ConnectorTrials(
@@ -109,8 +107,8 @@ def build_services(settings: Settings, stores: Stores) -> Services:
         database=stores.database,
         sessions=Sessions(
             database=stores.database,
-            redis=redis,
-            prefix=prefix,
+            redis=stores.redis,
+            prefix=settings.redis_prefix,
             most_failures=LOGIN_FAILURES,
             window=LOGIN_SECONDS,
             clock=clock,

@@ -28,7 +28,6 @@ from engine.process.failures import database_may_recover, describe
 from engine.process.health import PROBE, ClockSkew, probe
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
-from engine.redis.decisions import DecisionStore
 from engine.redis.devices import DeviceLookup
 from engine.redis.forgetting import DeviceEraser
 from engine.redis.store import redis_time
@@ -66,15 +65,10 @@ async def open_stores(
             pool_size=settings.database_pool,
         )
         stack.push_async_callback(_close, "SQL", database.close)
-        options = redis_options(settings, redis)
+        options = {"redis": redis, "prefix": settings.redis_prefix, "deadline": REDIS_SECONDS}
         yield Stores(
             redis=redis, database=database, index_store=IndexStore(**options), redis_options=options
         )
-
-
-def redis_options(settings: Settings, redis: RedisClient) -> dict[str, Any]:
-    """The connection, the prefix of keys and the deadline (s) of a store in Redis."""
-    return {"redis": redis, "prefix": settings.redis_prefix, "deadline": REDIS_SECONDS}
 
 
 def catalog_limits(settings: Settings) -> CatalogLimits:
@@ -235,8 +229,3 @@ async def sql_answers(stores: Stores, metrics: Metrics) -> bool:
             await session.execute(text("SELECT 1"))
 
     return await probe(query_sql, PROBE, metrics.sql_errors)
-
-
-def build_decision_store(settings: Settings, redis: RedisClient) -> DecisionStore:
-    """The store of devices' last decisions on an open connection."""
-    return DecisionStore(most=settings.recent_decisions, **redis_options(settings, redis))

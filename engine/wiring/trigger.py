@@ -23,7 +23,7 @@ from engine.process.health import PROBE
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims
-from engine.redis.decisions import TailStore
+from engine.redis.decisions import DecisionStore, TailStore
 from engine.redis.figures import FigureStore, FigureSums
 from engine.redis.visits import VisitStore
 from engine.trigger.claim_memory import ClaimMemory
@@ -36,14 +36,7 @@ from engine.trigger.partition import InFlightBytes, TriggerRole
 from engine.trigger.place_cache import PlaceCache
 from engine.trigger.place_index import IndexWatch, PlaceIndex
 from engine.trigger.visits import VisitTracking
-from engine.wiring.parts import (
-    ProcessParts,
-    Role,
-    Service,
-    Stores,
-    build_decision_store,
-    publishing_consumer,
-)
+from engine.wiring.parts import ProcessParts, Role, Service, Stores, publishing_consumer
 
 if TYPE_CHECKING:
     from engine.trigger.record_filter import RecordFilter
@@ -106,7 +99,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     index = PlaceIndex(cache=cache, metrics=metrics, **parts.stores.redis_options)
     feed = DecisionFeed(
         tail=TailStore(**parts.stores.redis_options),
-        store=build_decision_store(settings, parts.stores.redis)
+        store=DecisionStore(most=settings.recent_decisions, **parts.stores.redis_options)
         if settings.recent_decisions
         else None,
         metrics=metrics,

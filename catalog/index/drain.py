@@ -118,8 +118,8 @@ class IndexStore:
         markers = [b"" if before is None else encode(before), encode(marker)]
         pipeline = self._redis.pipeline(transaction=False)
         for number in range(BUCKETS):
-            arguments = [*markers, len(removed[number]), *removed[number], *put[number]]
-            self._add(pipeline, "write", [self.keys.bucket(number)], arguments)
+            arguments: list[Any] = [len(removed[number]), *removed[number], *put[number]]
+            pipeline.eval(self._scripts["write"], 1, self.keys.bucket(number), *markers, *arguments)
         await self._run(pipeline)
         await self._announce(marker, msgspec.json.encode([*puts, *gone]))
 
@@ -142,18 +142,16 @@ class IndexStore:
         for number, expected in enumerate(before):
             keys = [self.keys.bucket(number), self.keys.building(number, marker.writer)]
             found = b"" if expected is None else encode(expected)
-            self._add(pipeline, "finish", keys, [found, encode(marker), counts.get(number, 0)])
+            arguments: list[Any] = [found, encode(marker), counts.get(number, 0)]
+            pipeline.eval(self._scripts["finish"], 2, *keys, *arguments)
         await self._run(pipeline)
         await self._announce(marker, REBUILT)
 
     async def _announce(self, marker: Marker, keys: str | bytes) -> None:
         pipeline = self._redis.pipeline(transaction=False)
-        arguments = [_CHANGES_KEPT, marker.generation, keys]
-        self._add(pipeline, "announce", [self.keys.changes], arguments)
+        arguments: list[Any] = [_CHANGES_KEPT, marker.generation, keys]
+        pipeline.eval(self._scripts["announce"], 1, self.keys.changes, *arguments)
         await self._run(pipeline)
-
-    def _add(self, pipeline: Any, script: str, keys: list[str], arguments: list[Any]) -> None:
-        pipeline.eval(self._scripts[script], len(keys), *keys, *arguments)
 
     async def _run(self, pipeline: Any) -> list[Any]:
         async with asyncio.timeout(self._deadline):

@@ -6,7 +6,7 @@ stop a notification: it leaves without the fields that cannot be looked up in ti
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +28,11 @@ _MOST_REMEMBERED = 40_000  # devices
 # Time zones that are only needed to refuse a detection: at a place where a device stays through
 # the quiet hours, nobody is asked for each detection.
 _ZONE_SECONDS = 60.0
+_COPY_SECONDS = 3600  # how long a copy may be used while SQL is down
+_DEADLINE = 0.5
+_DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as down
+_PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
+_LARGEST_QUERY = 1000
 
 
 class DeviceKey(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
@@ -52,18 +57,8 @@ class DeviceRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 NO_ANSWER = DeviceRecord(None, None, False)
 _NEVER_READ: tuple[float, DeviceRecord | None] = (float("-inf"), None)
-
-
 _encode_copy = msgspec.json.Encoder().encode
 decode_copy = msgspec.json.Decoder(DeviceRecord).decode
-
-
-_COPY_SECONDS = 3600  # how long a copy may be used while SQL is down
-_DEADLINE = 0.5
-_DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as down
-_PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
-_LARGEST_QUERY = 1000
-
 DeviceRecords = Mapping[DeviceKey, DeviceRecord | None]
 
 
@@ -142,7 +137,8 @@ class DeviceLookup:
         for key, record in stored.items():
             if record is not None:
                 copy = _encode_copy(record)
-                pipeline.execute_command("SET", self._name(key), copy, "EX", _COPY_SECONDS)
+                name = copy_key(self.prefix, key)
+                pipeline.execute_command("SET", name, copy, "EX", _COPY_SECONDS)
         if len(pipeline):
             await self._run(pipeline.execute())
         return stored
@@ -150,16 +146,16 @@ class DeviceLookup:
     async def _copies(self, keys: list[DeviceKey]) -> DeviceRecords:
         pipeline: Any = self.redis.pipeline(transaction=False)
         for key in keys:
-            pipeline.get(self._name(key))
+            pipeline.get(copy_key(self.prefix, key))
         copies: dict[DeviceKey, DeviceRecord | None] = dict.fromkeys(keys, NO_ANSWER)
-        values = await self._run(pipeline.execute())
-        for key, value in zip(keys, values or (), strict=bool(values)):
+        for key, value in zip(keys, await self._run(pipeline.execute()), strict=False):
             if value is not None:
                 with suppress(msgspec.DecodeError):  # of another version
                     copies[key] = decode_copy(value)
         return copies
 
-    async def _run(self, call: Awaitable[Any]) -> list[Any] | None:
+    async def _run(self, call: Awaitable[Any]) -> list[Any]:
+        """The answers of Redis; none while it is down."""
         try:
             async with asyncio.timeout(_DEADLINE):
                 answers = list(await call)
@@ -167,7 +163,7 @@ class DeviceLookup:
             if not redis_may_recover(error):
                 raise
             self.metrics.redis_errors.inc()
-            return None
+            return []
         return answers
 
     async def _stored(self, keys: list[DeviceKey]) -> DeviceRecords | None:
@@ -186,9 +182,6 @@ class DeviceLookup:
             # Not counted: a look-up is cut short long before SQL is away, which the probes report.
             return None
         return found
-
-    def _name(self, key: DeviceKey) -> str:
-        return copy_key(self.prefix, key)
 
 
 def copy_key(prefix: str, key: DeviceKey) -> str:
@@ -216,12 +209,8 @@ async def _select(
         by_company.setdefault(key.company_id, []).append(key.udid)
     for company_id, udids in by_company.items():
         for part in chunked(udids, _LARGEST_QUERY):
-            given = part if dialect == "postgresql" else _as_json(part)
+            given = part if dialect == "postgresql" else msgspec.json.encode(part).decode()
             values = {"company": company_id, "udids": given}
             for udid, *record in await connection.execute(_QUERIES[dialect], values):
                 found[DeviceKey(company_id, udid)] = DeviceRecord(*record)
     return found
-
-
-def _as_json(udids: Sequence[str]) -> str:
-    return msgspec.json.encode(udids).decode()

@@ -123,6 +123,11 @@ class PageContext:
         """The path of the page below the console's."""
         return self.request.url.path.removeprefix(PATH)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the page is the form of a new record."""
+        return self.path.endswith("/new")
+
     def may_read(self, record: str) -> bool:
         """Whether to show links to records of this kind. (/v2 checks the permission again.)"""
         return self.account.level(AREAS[record]) >= READ

@@ -44,14 +44,8 @@ def add_console(app: FastAPI) -> None:
 @router.get("/sign-in")
 async def show_sign_in(request: Request) -> Response:
     """Show the form."""
-    return _sign_in_form(request)
-
-
-def _sign_in_form(
-    request: Request, message: str = "", email: str = "", status: int = 200
-) -> Response:
-    values = {"message": message, "email": email, "status": 0}
-    return rendered("sign_in.html", translations_for(request), values, status)
+    values = {"message": "", "email": "", "status": 0}
+    return rendered("sign_in.html", translations_for(request), values)
 
 
 @router.post("/sign-in")
@@ -62,9 +56,10 @@ async def sign_in(request: Request) -> Response:
     try:
         reply = await call_interface(request, "POST", "/auth", credentials)
     except ApiError as error:
-        is_wrong = error.status == 404
-        message = translations_for(request)("sign_in_wrong") if is_wrong else error.message
-        return _sign_in_form(request, message, credentials["email"], error.status)
+        texts = translations_for(request)
+        message = texts("sign_in_wrong") if error.status == 404 else error.message
+        values = {"message": message, "email": credentials["email"], "status": 0}
+        return rendered("sign_in.html", texts, values, error.status)
     answer = RedirectResponse(PATH, 303)
     keep_session(answer, request, reply.json()["session"]["token"])
     return answer

@@ -73,9 +73,10 @@ async def submit(context: Context) -> Response:
     """Create a campaign from the form, or save it."""
     values = submitted_campaign(context.form, (await venue_of(context))["time_zone"])
     try:
-        stored, done = await store(CAMPAIGNS, context, values)
+        stored = await store(CAMPAIGNS, context, values)
     except ApiError as refusal:
         return await _form(context, values, refusal)
+    done = Notice("created" if context.is_new else "saved", stored["name"])
     return context.redirect(f"{CAMPAIGNS.page(context)}/{stored['id']}", done)
 
 

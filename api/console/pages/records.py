@@ -50,13 +50,17 @@ class FormField(NamedTuple):
 
 
 class RecordKind(NamedTuple):
-    """A kind of record: the paths of its list in the interface and here, its fields and columns."""
+    """A kind of record: the path of its list in the interface, its fields and columns."""
 
     record: str
     path: str
-    pages: str
     fields: tuple[FormField, ...] = ()
     columns: tuple[str, ...] = ()
+
+    @property
+    def pages(self) -> str:
+        """The path of its list here."""
+        return f"{'/venues/{id}' if '{id}' in self.path else ''}/{self.record}s"
 
     def list_path(self, context: PageContext) -> str:
         """The path of the list in the interface."""
@@ -78,7 +82,7 @@ class RecordKind(NamedTuple):
         router.add_api_route(path, partial(handler, self), methods=[method])
 
 
-def _with_pages(records: Any, pages: str, *columns: str) -> RecordKind:
+def _with_form(records: Any, *columns: str) -> RecordKind:
     """A kind of record. Its form has the fields that the interface documents, the name first."""
     schema = records.created.model_json_schema()
     fields = [
@@ -90,28 +94,20 @@ def _with_pages(records: Any, pages: str, *columns: str) -> RecordKind:
         for name, about in schema["properties"].items()
     ]
     fields.sort(key=lambda each: (each.name != "name", each.name == "active"))
-    return RecordKind(records.kind, records.path, pages, tuple(fields), columns)
+    return RecordKind(records.kind, records.path, tuple(fields), columns)
 
 
 # What a new record has unless a form or a file says something else.
 NEW = {"active": True, "proximity": "near"}
-VENUES = _with_pages(venues.VENUES, "/venues", "name", "address", "time_zone", "width", "active")
-BEACONS = _with_pages(
-    venues.BEACONS,
-    "/venues/{id}/beacons",
-    *("name", "proximity", "tags", "x", "uuid", "major", "minor", "active"),
-)
-GEOFENCES = _with_pages(
-    venues.GEOFENCES,
-    "/venues/{id}/geofences",
-    *("name", "latitude", "longitude", "radius", "tags", "active"),
-)
-NFCS, QRCODES = (
-    _with_pages(each, f"/venues/{{id}}/{each.kind}s", "name", "value", "tags", "active")
-    for each in (venues.NFCS, venues.QRCODES)
-)
+VENUES = _with_form(venues.VENUES, "name", "address", "time_zone", "width", "active")
+_OF_BEACONS = ("name", "proximity", "tags", "x", "uuid", "major", "minor", "active")
+BEACONS = _with_form(venues.BEACONS, *_OF_BEACONS)
+_OF_GEOFENCES = ("name", "latitude", "longitude", "radius", "tags", "active")
+GEOFENCES = _with_form(venues.GEOFENCES, *_OF_GEOFENCES)
+NFCS = _with_form(venues.NFCS, "name", "value", "tags", "active")
+QRCODES = _with_form(venues.QRCODES, "name", "value", "tags", "active")
 IN_VENUES = (BEACONS, GEOFENCES, NFCS, QRCODES)
-CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign", "/venues/{id}/campaigns")
+CAMPAIGNS = RecordKind("campaign", "/lieu/{id}/campaign")
 
 
 async def venue_of(context: PageContext) -> dict[str, Any]:
@@ -131,30 +127,26 @@ async def show_list(kind: RecordKind, context: Context) -> Response:
 
 async def show_form(kind: RecordKind, context: Context) -> Response:
     """Show the form of a record, or for a new one."""
-    is_new = context.path.endswith("/new")
-    return _form(context, kind, NEW if is_new else await context.get(kind.one_path(context)))
+    stored = NEW if context.is_new else await context.get(kind.one_path(context))
+    return _form(context, kind, stored)
 
 
 async def submit(kind: RecordKind, context: Context) -> Response:
     """Create a record from the form, or save it."""
     values = {each.name: each.submitted(context.form) for each in kind.fields}
     try:
-        stored, done = await store(kind, context, values)
+        stored = await store(kind, context, values)
     except ApiError as refusal:
         return _form(context, kind, values, refusal)
     page = f"/venues/{stored['id']}" if kind is VENUES else kind.page(context)
-    return context.redirect(page, done)
+    return context.redirect(page, Notice("created" if context.is_new else "saved", stored["name"]))
 
 
-async def store(
-    kind: RecordKind, context: PageContext, values: dict[str, Any]
-) -> tuple[dict[str, Any], Notice]:
-    """Create the record of a form, or save it; the form of a new one ends with /new."""
-    if context.path.endswith("/new"):
-        stored = await context.ask("POST", kind.list_path(context), values)
-        return stored, Notice("created", stored["name"])
-    stored = await context.ask("PUT", kind.one_path(context), values)
-    return stored, Notice("saved", stored["name"])
+async def store(kind: RecordKind, context: PageContext, values: dict[str, Any]) -> Any:
+    """Create the record of a form, or save it. Returns what is stored."""
+    if context.is_new:
+        return await context.ask("POST", kind.list_path(context), values)
+    return await context.ask("PUT", kind.one_path(context), values)
 
 
 async def remove(kind: RecordKind, context: Context) -> Response:
@@ -192,8 +184,7 @@ def _form(
     refusal: ApiError | None = None,
 ) -> Response:
     home = PATH + kind.page(context)
-    is_new = context.path.endswith("/new")
-    removal = "" if is_new else PATH + context.path.removesuffix("/edit") + "/delete"
+    removal = "" if context.is_new else PATH + context.path.removesuffix("/edit") + "/delete"
     return context.form_page(
         "record_form.html", kind.record, values, refusal, kind=kind, home=home, removal=removal
     )

@@ -65,7 +65,7 @@ async def open_stores(
             pool_size=settings.database_pool,
         )
         stack.push_async_callback(_close, "SQL", database.close)
-        options = {"redis": redis, "prefix": settings.redis_prefix, "deadline": REDIS_SECONDS}
+        options: Any = {"redis": redis, "prefix": settings.redis_prefix, "deadline": REDIS_SECONDS}
         yield Stores(
             redis=redis, database=database, index_store=IndexStore(**options), redis_options=options
         )

@@ -12,7 +12,6 @@ from engine.process.metrics import Metrics
 from engine.redis.figures import FigureStore
 from engine.trigger import decision_counts
 from engine.trigger.decision_counts import DecisionCounter
-from engine.wiring.parts import redis_options
 from rules.model import DayFigures, Reason
 from tests.redis.index_writer import beacon_entry, campaign_entry, connector_entry
 from tests.rules.records import campaign, venue
@@ -42,7 +41,7 @@ async def figures(trigger: PushedTrigger, company: int = 1) -> DayFigures:
     task = asyncio.create_task(trigger.role.intake.counter.sums.run())  # type: ignore[union-attr]
     await asyncio.sleep(0)
     await cancel([task])
-    store = FigureStore(**redis_options(trigger.settings, trigger.redis))
+    store = FigureStore(**trigger.stores.redis_options)
     found = await store.read(company, MOMENT.date(), MOMENT.date())
     return found.get(MOMENT.date(), DayFigures())
 

@@ -12,7 +12,6 @@ from engine.process.lifecycle import cancel
 from engine.redis.decisions import DecisionStore, TailFilter, TailStore
 from engine.redis.devices import DeviceKey
 from engine.trigger import decision_feed
-from engine.wiring.parts import build_decision_store
 from rules.model import StoredDecision, Zone
 from tests.redis.index_writer import PREFIX, beacon_entry, campaign_entry
 from tests.rules.records import UUID, venue
@@ -60,7 +59,7 @@ class Feed:
     async def kept(self, udid: str = "phone") -> list[StoredDecision]:
         """The stored decisions, the oldest first. What is collected is written at the end."""
         await cancel([self.task])
-        store = build_decision_store(self.trigger.settings, self.trigger.redis)
+        store = DecisionStore(most=10, **self.trigger.stores.redis_options)
         return (await store.read(DeviceKey(1, udid)))[::-1]
 
     async def reasons(self, udid: str = "phone") -> list[str]:
@@ -120,7 +119,7 @@ async def test_a_flood_costs_no_more_than_its_budget(feed: Feed):
     udids = [f"device {number}" for number in range(600)]
     await feed.push(*map(detection, udids))
     await feed.push(*[far("anna")] * 250, *[far("ben")] * 250)
-    store = build_decision_store(feed.trigger.settings, feed.trigger.redis)
+    store = DecisionStore(most=10, **feed.trigger.stores.redis_options)
 
     async def stored() -> int:
         return sum([bool(await store.read(DeviceKey(1, udid))) for udid in udids])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from engine.process.lifecycle import cancel
+from engine.redis.decisions import DecisionStore
 from engine.redis.devices import DeviceKey
-from engine.wiring.parts import build_decision_store
 from rules.geofences import Circle
 from tests.redis.index_writer import (
     application_entry,
@@ -86,6 +86,6 @@ async def test_watchers_and_devices_are_shown_the_place(town: PushedTrigger):
         ("qrcode", "qrcode", "unknown_tag"),
     }
     await cancel([watching])
-    store = build_decision_store(town.settings, town.redis)
+    store = DecisionStore(most=10, **town.stores.redis_options)
     kept = await store.read(DeviceKey(1, "phone"))
     assert [(each.kind, each.beacon) for each in kept] == [("geofence", 5), ("geofence", 4)]

@@ -49,7 +49,7 @@ class Recorder:
     readers: Mapping[str, RecordReader]
     metrics: Metrics
     deadline: float
-    on_recent: Callable[[Mapping[BeaconMinute, int]], None] = lambda _counts: None
+    on_recent: Callable[[Mapping[BeaconMinute, int]], None]
     stored: dict[TopicPartition, Position | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -183,28 +183,31 @@ class DetectionReader(RecordReader):
         rule, rows, traced = self.rule, NewRows(), self.trace != "none"
         minutes_end = now // 60 * 60 + 60
         for each in counted:
-            message, device, at, _, ((id_, venue_id, _, time_zone, kind), zone) = each
-            device_id, is_test = devices[device]
-            is_beacon, arrived = kind == "beacon", each.arrived_at
+            place, zone = each.place
+            at, id_, kind = each.at, place.id, place.kind
+            device_id, is_test = devices[each.device]
+            is_beacon = kind == "beacon"
             if traced and rule.leaves_trace(at, now):
-                # The columns beacon_id, geofence_id and scan_tag_id.
-                beacon = id_ if is_beacon else None
-                geofence = id_ if kind == "geofence" else None
-                scanned = id_ if kind in ("nfc", "qrcode") else None
-                ip = _stored_address(message.ip)
                 row = DetectionRow(
-                    device_id, venue_id, beacon, STATUS[zone], each.instant, ip, geofence, scanned
+                    device_id=device_id,
+                    venue_id=place.venue_id,
+                    beacon_id=id_ if is_beacon else None,
+                    status=STATUS[zone],
+                    create_on=each.instant,
+                    ip=_stored_address(each.message.ip),
+                    geofence_id=id_ if kind == "geofence" else None,
+                    scan_tag_id=id_ if kind in ("nfc", "qrcode") else None,
                 )
                 rows.detections.append(row)
             if is_test:
                 continue
             if is_beacon and minutes_end - 60 * MINUTES <= at < minutes_end:
-                rows.recent[BeaconMinute(venue_id, id_, int(at // 60))] += 1
-            day = rule.day_of(at, arrived, now, time_zone)
+                rows.recent[BeaconMinute(place.venue_id, id_, int(at // 60))] += 1
+            day = rule.day_of(at, each.arrived_at, now, place.time_zone)
             if day is None:
                 continue
-            for of, ref in (("venue", venue_id), (kind, id_)):
-                figures = rows.figures_of(day, of, ref, venue_id)
+            for of, ref in (("venue", place.venue_id), (kind, id_)):
+                figures = rows.figures_of(day, of, ref, place.venue_id)
                 figures.detections += is_beacon
                 figures.place_detections += not is_beacon
                 figures.devices.add(device_id)

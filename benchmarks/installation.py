@@ -22,7 +22,7 @@ from benchmarks.link import Link
 from benchmarks.traffic_tally import QUIET, DetectionStream, TopicTally
 from catalog.accounts import create_account
 from catalog.database import open_database
-from catalog.inputs import ALL_PERMISSIONS
+from catalog.inputs import AREAS, WRITE
 from catalog.models import Venue
 from catalog.secrets import open_cipher
 from engine.kafka.topics import Topics
@@ -235,7 +235,7 @@ async def _make_account(database_url: str) -> None:
             company=HALL,
             email=EMAIL,
             password=PASSWORD,
-            permission=ALL_PERMISSIONS,
+            permission=dict.fromkeys(AREAS, WRITE),
             now=datetime.now(UTC),
         )
     finally:

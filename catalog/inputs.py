@@ -352,7 +352,6 @@ AREAS = (
     *("nfc", "qrcode", "tag", "connector", "fidelity", "form", "crm"),
 )
 NOTHING, READ, WRITE = 0, 1, 2
-ALL_PERMISSIONS = dict.fromkeys(AREAS, WRITE)
 
 
 # Levels by area. A single level is for every area.

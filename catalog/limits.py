@@ -28,14 +28,11 @@ _EVERY = true()
 class CatalogLimits:
     """Bytes of a campaign's content, records in a venue or company, open campaigns at a beacon."""
 
-    campaign_content: int = 64 * 1024
-    venue_campaigns: int = 1000
-    venue_beacons: int = 10_000
-    company_geofences: int = 10_000
-    beacon_open_campaigns: int = 100
-
-
-DEFAULT_LIMITS = CatalogLimits()
+    campaign_content: int
+    venue_campaigns: int
+    venue_beacons: int
+    company_geofences: int
+    beacon_open_campaigns: int
 
 
 def check_content(limits: CatalogLimits, campaign: Mapping[str, Any]) -> None:

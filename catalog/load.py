@@ -44,7 +44,6 @@ from catalog.fields import (
 )
 from catalog.limits import (
     CONTENT_FIELDS,
-    DEFAULT_LIMITS,
     CatalogLimits,
     check_content,
     check_geofences,
@@ -69,7 +68,7 @@ from catalog.models import (
 from catalog.secrets import MISSING_SECRET_KEY, Cipher, encrypted
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
 
-# The fault of a connector's url (it is not public, say), or None.
+# Raises EgressError for a connector's url that may not be called.
 CheckUrl = Callable[[str], Awaitable[None]]
 Key = tuple[Any, ...]
 _CHUNK = 500
@@ -94,15 +93,15 @@ async def load_document(
     raw: bytes,
     cipher: Cipher | None,
     *,
-    limits: CatalogLimits = DEFAULT_LIMITS,
+    limits: CatalogLimits,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     check_url: CheckUrl | None = None,
 ) -> LoadSummary:
     """Load a document in one transaction, and count what it changed.
 
     `session_factory` is the database's `write`. A document with a connector needs `cipher`;
-    `check_url` raises EgressError for its url. Raises LoadError, SQLAlchemyError, OSError or
-    TimeoutError; then nothing has changed.
+    `check_url` checks its url. Raises LoadError, SQLAlchemyError, OSError or TimeoutError; then
+    nothing has changed.
     """
     faults, summary = Faults(), LoadSummary(Counter)
     companies = read_document(raw, faults)

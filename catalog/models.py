@@ -246,7 +246,6 @@ class AuditEntry(HasId, Base):
     """One change of one record. It is never edited, and has no foreign keys: it outlives them.
 
     `name` is the record's at that time; empty for a device and an account, which are persons'.
-
     `action` is create, edit, delete or restore; `kind` and `ref` name the record; `before` and
     `after` hold the fields that changed, without secrets, long texts shortened.
     """
@@ -383,9 +382,9 @@ WEEKDAYS = get_args(Weekday)
 class Campaign(HasId, SoftDeletable, Base):
     """A campaign of a venue.
 
-    `cache` is the cap as written and `delay` the cap in seconds; minutes count from local midnight
-    (`end_minute` up to 1440); `weekdays` is a mask, bit 0 Monday. `start` and `end` are instants
-    together with the offset (minutes east) in which they were written. `on`, `dwell_minutes` and
+    `cache` is the delay between two sends as written, `delay` the same in seconds; minutes count
+    from local midnight (`end_minute` up to 1440); `weekdays` is a mask, bit 0 Monday. `start` and
+    `end` are instants with the offset (minutes east) as written. `on`, `dwell_minutes` and
     `priority` are as in rules.model.CampaignSnapshot.
     """
 

@@ -52,8 +52,8 @@ async def check(as_json: Json = False) -> None:
     found = await asyncio.gather(*(findings(each, settings) for each in _CHECKS.values()))
     rows = [
         (each.state, part, each.subject, each.result)
-        for part, of in zip(_CHECKS, found, strict=True)
-        for each in of
+        for part, listed in zip(_CHECKS, found, strict=True)
+        for each in listed
     ]
     if as_json:
         for row in rows:
@@ -134,9 +134,10 @@ async def check_redis(settings: Settings) -> AsyncIterator[Finding]:
         await client.aclose()
     yield ok("reachable", shown(settings.redis_url))
     version = str(info.get("redis_version", "unknown"))
-    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    old = parts < _OLDEST_REDIS
-    yield (bad if old else ok)("version", version + (": 6.2 or later is needed" * old))
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < _OLDEST_REDIS:
+        yield bad("version", f"{version}: 6.2 or later is needed")
+    else:
+        yield ok("version", version)
     policy, limit = str(info.get("maxmemory_policy", "unknown")), int(info.get("maxmemory", 0))
     used = int(info.get("used_memory", 0))
     memory = f"{used // _MIB} MiB used" + (f" of {limit // _MIB}" if limit else ", no limit set")
@@ -177,7 +178,7 @@ async def check_process(settings: Settings) -> AsyncIterator[Finding]:
         yield ok("SECRET_KEY", "set")
     service_callers(settings)  # reads the certificates
     networks = ", ".join(map(str, settings.connector_allow_networks))
-    yield ok("egress", f"public addresses{', and ' * bool(networks)}{networks}")
+    yield ok("egress", f"public addresses, and {networks}" if networks else "public addresses")
 
 
 _CHECKS: Mapping[str, Callable[[Settings], AsyncIterator[Finding]]] = {

@@ -21,7 +21,7 @@ from api.middleware import ApiMetrics
 from api.sessions import token_hash
 from api.venues import BEACONS, GEOFENCES, VENUES
 from catalog.database import Database
-from catalog.inputs import ALL_PERMISSIONS
+from catalog.inputs import AREAS, WRITE
 from catalog.models import Account, Base, Company, Session
 from connectors.client import client_context
 from engine.process.settings import Settings
@@ -97,7 +97,7 @@ class Harness:
         async with self.database.write.begin() as session:
             if company is None:
                 company = Company(name=f"company of {email}", create_on=now)
-            levels = ALL_PERMISSIONS | permission
+            levels = dict.fromkeys(AREAS, WRITE) | permission
             account = Account(email=email, password_hash="-", permission=levels, create_on=now)
             account.company = await session.merge(company)
             session.add(account)

@@ -7,7 +7,7 @@ import httpx
 
 from catalog.accounts import create_account
 from catalog.database import Database
-from catalog.inputs import ALL_PERMISSIONS
+from catalog.inputs import AREAS, WRITE
 from tests.servers.proximity import Command
 
 EMAIL = "owner@harbour.example"
@@ -23,6 +23,6 @@ async def sign_in(served: Command) -> dict[str, str]:
 
 async def make_account(database: Database, **other: Any) -> None:
     """The account that `sign_in` uses, with all permissions."""
-    values: dict[str, Any] = {"email": EMAIL, "password": PASSWORD, "permission": ALL_PERMISSIONS}
-    values |= {"company": "Harbour Mall", "now": datetime.now(UTC)}
+    values: dict[str, Any] = {"email": EMAIL, "password": PASSWORD, "company": "Harbour Mall"}
+    values |= {"permission": dict.fromkeys(AREAS, WRITE), "now": datetime.now(UTC)}
     await create_account(database, **values | other)

@@ -12,9 +12,12 @@ from catalog.database import Database
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.models import Account, Campaign, Company, Connector, Device, Outbox, Tag, Venue
 from catalog.secrets import Cipher, open_cipher
+from engine.process.settings import Settings
+from engine.wiring.parts import catalog_limits
 from tests.catalog.records import NOON, UUID, outbox_size
 from tests.servers.schema import on_sqlite
 
+LIMITS = catalog_limits(Settings())
 CAMPAIGN = {
     "name": "Welcome",
     "push": "Come in",
@@ -78,7 +81,7 @@ DOCUMENT = {
 
 async def load(database: Database, document: dict, cipher: Cipher | None) -> LoadSummary:
     raw = json.dumps(document).encode()
-    return await load_document(database.write, raw, cipher, clock=lambda: NOON)
+    return await load_document(database.write, raw, cipher, limits=LIMITS, clock=lambda: NOON)
 
 
 async def faults_of(database: Database, document: dict, cipher: Cipher | None) -> dict[str, str]:
@@ -239,5 +242,5 @@ async def test_every_fault_at_once_and_nothing_changed(
 )
 async def test_no_document(database: Database, raw: bytes, message: str):
     with pytest.raises(LoadError) as caught:
-        await load_document(database.write, raw, None)
+        await load_document(database.write, raw, None, limits=LIMITS)
     assert str(caught.value).startswith(message)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from catalog.database import Database
-from catalog.limits import DEFAULT_LIMITS
 from catalog.load import load_document
 from catalog.models import Base, Campaign
 from catalog.secrets import open_cipher
@@ -20,7 +19,9 @@ from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, loaded
 from engine.cli.replay.decisions import VisitReplay, VisitSettings, local_hour
 from engine.kafka.detections import BeaconKey, DecodedDetection
 from engine.kafka.messages import Detection, ReceivedDevice
+from engine.process.settings import Settings
 from engine.trigger.place_cache import IndexedPlace
+from engine.wiring.parts import catalog_limits
 from rules.decision import decide
 from rules.model import CompanyRules, Reason, Zone
 from tests.cli.replay_run import TRIPLE, catalog_replay, document
@@ -35,6 +36,7 @@ PLACES: dict[Any, IndexedPlace] = {
 }
 DOOR = BeaconKey(**TRIPLE)
 OWN, LONGER = VisitSettings(), VisitSettings(60)
+LIMITS = catalog_limits(Settings())
 
 
 def seen(
@@ -70,7 +72,7 @@ async def database(database: Database) -> Database:
     people = {"accounts": [{"email": "a@mall.example", "password": "of no use here"}]}
     service: dict[str, Any] = {"connector": connector | {"parameters": []}}
     made = document(draft("Old"), draft("Asked", format="connector"), **service, **people)
-    await load_document(database.write, made, cipher)
+    await load_document(database.write, made, cipher, limits=LIMITS)
     return database
 
 
@@ -103,7 +105,7 @@ async def test_a_file_over_a_copy(database: Database) -> None:
         await session.delete(await session.scalar(select(Campaign).where(Campaign.name == "Asked")))
     before = await counts(database)
     changed = document(draft("Old", active=False), draft("New"))
-    async with loaded_over(database, changed, DEFAULT_LIMITS) as (copy, ids):
+    async with loaded_over(database, changed, LIMITS) as (copy, ids):
         other = await read_catalog(copy, "changed.json", ids)
     assert reasons(other) == {"Old": Reason.INACTIVE, "New": Reason.GRANTED}
     known = {each.campaign: each.campaign_id for each in other.campaigns.values()}
@@ -205,8 +207,8 @@ def test_moments_of_visits_fire_campaigns() -> None:
     assert sent[0] == sent[1] == [*enters, (2, 120.0), *exits, (4, 0.0)]
     assert sent[2] == [(1, 0.0), (2, 60.0), (3, 120.0), (4, 0.0)]
     rows = [
-        [row for row in each.rows(other) if row["kind"] == "campaign"]
-        for each, other in ((present, longer), (longer, present))
+        [row for row in each.rows([present, longer]) if row["kind"] == "campaign"]
+        for each in (present, longer)
     ]
     lost, gained = ({row["campaign_id"]: row["only_here"] for row in each} for each in rows)
     assert (lost, gained) == ({1: 1, 2: 0, 3: 1, 4: 0}, {1: 0, 2: 0, 3: 0, 4: 0})

@@ -12,7 +12,6 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequenc
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from math import inf
 from operator import itemgetter
 from pathlib import Path
@@ -178,8 +177,7 @@ async def replay(
         "notifications": {each.catalog.name: each.sent for each in replays},
         "devices": {each.catalog.name: each.devices for each in replays},
     }
-    others = [None] if len(replays) == 1 else replays[::-1]
-    rows = [summary, *chain.from_iterable(map(CatalogReplay.rows, replays, others))]
+    rows = [summary, *(row for each in replays for row in each.rows(replays))]
     if not as_json:
         _show(*rows)
         return
@@ -283,8 +281,8 @@ async def _of_kafka(settings: Settings, begin: float, end: float) -> Parts:
             for part in chunked(records, decoder.records_at_once):
                 found, dead = await decoder.decode(part)
                 read += len(part)
-                of = [(each.record, each.detail) for each in dead]
-                faults = [f"{of.topic}/{of.partition}:{of.offset}: {why}" for of, why in of]
+                place = "{0.topic}/{0.partition}:{0.offset}".format
+                faults = [f"{place(each.record)}: {each.detail}" for each in dead]
                 yield Part(found, faults, len(part), read, total)
 
 

@@ -297,10 +297,11 @@ class CatalogReplay:
             if not campaign.ignores_caps:
                 insort(self._sent[DeviceKey(decision.company_id, udid)], at)
 
-    def rows(self, other: "CatalogReplay | None" = None) -> Iterator[dict[str, Any]]:
+    def rows(self, replays: Collection["CatalogReplay"]) -> Iterator[dict[str, Any]]:
         """The results, once all is decided, as objects of --json: reasons, campaigns, visits and
-        hours. With `other` the campaigns have what they send here and not there: to a device more
-        often, or to a device that they do not reach there."""
+        hours. If there is another of `replays`, the campaigns have what they send here and not
+        there: to a device more often, or to a device that they do not reach there."""
+        other = next((each for each in replays if each is not self), None)
         catalog, named = {"catalog": self.catalog.name}, self.catalog.campaigns
         detections = Counter[Reason]()
         reasons: defaultdict[int, Counter[str]] = defaultdict(Counter)

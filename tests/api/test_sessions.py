@@ -145,18 +145,18 @@ class TestAtFullCost:
     def database_url(self, sqlite_url: str) -> str:
         return sqlite_url
 
-    @pytest.mark.parametrize("target", ["one@x.org", "{}@x.org"])
     async def test_guessing_connections_lock_out_no_other_account_of_the_network(
-        self, api: Harness, target: str
+        self, api: Harness
     ):
-        """They guess without a pause, at one account or at many."""
+        """They guess without a pause, some at one account, the others at many."""
         enough = asyncio.Event()
 
-        async def guess(number: int) -> None:
+        async def guess(target: str) -> None:
             while not enough.is_set():
-                assert await status(api, target.format(number), "guess", NETWORK) in (404, 429, 503)
+                assert await status(api, target, "guess", NETWORK) in (404, 429, 503)
 
-        guessing = [asyncio.create_task(guess(number)) for number in range(10)]
+        targets = [*["one@x.org"] * 5, *(f"{number}@x.org" for number in range(5))]
+        guessing = [asyncio.create_task(guess(target)) for target in targets]
         await asyncio.sleep(0.5)
 
         async def is_let_in(address: str) -> bool:

@@ -19,7 +19,7 @@ from tests.api.harness import Harness
 from tests.api.process import sign_in
 from tests.servers.proximity import Command
 
-EXAMPLES = 200 if "PROXIMITY_TEST_FULL" in os.environ else 6
+EXAMPLES = 200 if "PROXIMITY_TEST_FULL" in os.environ else 3
 DEADLINE = 1800.0
 METHODS = {"get", "post", "put", "delete"}
 # They end the session with which everything else is tried, or call an address that was made up.

@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 
 Check = Callable[[], Awaitable[bool]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+# Whether all is well at a path, and the body that says so.
+ShowHealth = Callable[[str], Awaitable[tuple[bool, dict[str, Any]]]]
 
 PROBE = "probe"  # the kind of call (see ServerErrors) of a probe that writes nothing
 _CHECK_SECONDS = 2.0
@@ -188,27 +190,31 @@ def health_server(
 
     /readyz answers 200 if all of `checks` pass, else 503, and lists each result by name.
     """
-    metrics: Any = make_asgi_app(registry)
+
+    async def show_health(path: str) -> tuple[bool, dict[str, Any]]:
+        if path == "/healthz":
+            return True, {"status": "ok"}
+        results = await run_checks(checks)
+        ready = all(results.values())
+        return ready, {"status": "ready" if ready else "not ready", "checks": results}
+
+    return metrics_server(listener, make_asgi_app(registry), show_health)
+
+
+def metrics_server(listener: socket.socket, metrics: Any, show_health: ShowHealth) -> HttpServer:
+    """Serves /metrics with an ASGI application, and /healthz and /readyz with 200 or 503."""
 
     async def answer(scope: dict[str, Any], receive: Any, send: Send) -> None:
-        match scope["path"]:
-            case "/metrics":
-                await metrics(scope, receive, send)
-            case "/healthz":
-                await reply(send, 200, {"status": "ok"})
-            case "/readyz":
-                results = await run_checks(checks)
-                ready = all(results.values())
-                status = "ready" if ready else "not ready"
-                await reply(send, 200 if ready else 503, {"status": status, "checks": results})
-            case _:
-                await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+        path = scope["path"]
+        if path == "/metrics":
+            await metrics(scope, receive, send)
+            return
+        status, body = 404, {"status": "error", "message": "not found", "code": 404}
+        if path in ("/healthz", "/readyz"):
+            is_good, body = await show_health(path)
+            status = 200 if is_good else 503
+        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": msgspec.json.encode(body)})
 
     return HttpServer(answer, listener, interface="asgi3")
-
-
-async def reply(send: Send, status: int, body: dict[str, Any]) -> None:
-    """Answer a probe with JSON."""
-    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": msgspec.json.encode(body)})

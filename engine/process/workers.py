@@ -24,7 +24,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from engine.process.health import HttpServer, Send, listen, reply
+from engine.process.health import Send, listen, metrics_server
 from engine.process.lifecycle import cancel, stop_on_signals
 from engine.process.logs import configure_logs
 from engine.process.settings import PREFIX, Settings
@@ -60,7 +60,7 @@ async def supervise(role: str, workers: int, settings: Settings, env_file: Path 
             with listener:
                 processes.append(await _start(role, settings, env_file, listener))
         log.info("workers started", pids=[process.pid for process in processes])
-        server = HttpServer(page, port, interface="asgi3")
+        server = metrics_server(port, page.show_metrics, page.show_health)
         serving = asyncio.create_task(server.serve_until(), name="metrics port")
         stopping = asyncio.create_task(stop.wait(), name="signals")
         try:
@@ -105,7 +105,7 @@ async def _start(
 
 
 class WorkersPage:
-    """Answers /metrics, /healthz and /readyz for the workers that listen on these ports.
+    """What /metrics, /healthz and /readyz show for the workers that listen on these ports.
 
     If a worker does not answer, /metrics lacks its series and proximity_worker_up names it, and
     /healthz and /readyz fail.
@@ -114,20 +114,15 @@ class WorkersPage:
     def __init__(self, ports: Sequence[int]) -> None:
         self._urls = [f"http://127.0.0.1:{port}" for port in ports]
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
+    async def show_metrics(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
         """An ASGI application."""
-        match scope["path"]:
-            case "/metrics":
-                answers = await self._fetch_all("/metrics", _OPENMETRICS)
-                registry = CollectorRegistry()
-                registry.register(MergedPages([each.text if each else None for each in answers]))
-                await make_asgi_app(registry)(scope, receive, send)
-            case "/healthz" | "/readyz" as path:
-                await self._show_health(path, send)
-            case _:
-                await reply(send, 404, {"status": "error", "message": "not found", "code": 404})
+        answers = await self._fetch_all("/metrics", _OPENMETRICS)
+        registry = CollectorRegistry()
+        registry.register(MergedPages([each.text if each else None for each in answers]))
+        await make_asgi_app(registry)(scope, receive, send)
 
-    async def _show_health(self, path: str, send: Send) -> None:
+    async def show_health(self, path: str) -> tuple[bool, dict[str, Any]]:
+        """Whether all workers are well, and what each says."""
         answers = await self._fetch_all(path, "application/json")
         good = all(answer is not None and answer.is_success for answer in answers)
         workers: list[dict[str, Any]] = [
@@ -138,7 +133,7 @@ class WorkersPage:
         found = [worker["checks"] for worker in workers if "checks" in worker]
         if found:
             body["checks"] = {name: all(each.get(name) for each in found) for name in found[0]}
-        await reply(send, 200 if good else 503, body)
+        return good, body
 
     async def _fetch_all(self, path: str, accepted: str) -> list[httpx.Response | None]:
         """The answers of all workers, in order; None for a worker that does not answer."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import JSONResponse
 
 from catalog.database import Database
-from engine.process.health import HttpServer, listen, reply
+from engine.process.health import HttpServer, listen
 from tests.api.harness import Harness
 from tests.servers.proximity import Rig
 from tests.servers.schema import on_sqlite
@@ -19,10 +20,10 @@ Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 GET = b"GET /1 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 
 
-async def answer(_scope: Any, receive: Any, send: Any) -> None:
+async def answer(scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
-    await reply(send, 200, {})
+    await JSONResponse({})(scope, receive, send)
 
 
 @contextlib.asynccontextmanager

@@ -70,10 +70,18 @@ from connectors.errors import HostUnresolvedError, UrlForbiddenError
 
 # Raises EgressError for a connector's url that may not be called.
 CheckUrl = Callable[[str], Awaitable[None]]
-Key = tuple[Any, ...]
 _CHUNK = 500
 # Fields of the interface's answers. A file that was made from an answer may hold them; ignored.
 _READ_ONLY = ("id", "create_on", "update_on", "nb_beacon", "nb_campaign")
+
+
+class Key(NamedTuple):
+    """What names a record, in the document and in SQL: `values` of the attributes of its kind, and
+    the place of its owner if only that knows the name."""
+
+    kind: str
+    owner: str
+    values: tuple[Any, ...]
 
 
 class LoadError(Exception):
@@ -208,12 +216,12 @@ class _Item:
 
     @cached_property
     def key(self) -> Key | None:
-        """What names the record, in the document and in SQL; None if that was refused."""
+        """The record's key; None if what names it was refused."""
         names = _KINDS[self.kind].key
         if not all(name in self.values for name in names):
             return None
         owner = self.owner.place if self.owner and _KINDS[self.kind].owner else ""
-        return (self.kind, owner, *(self.values[name] for name in names))
+        return Key(self.kind, owner, tuple(self.values[name] for name in names))
 
     @property
     def key_place(self) -> str:
@@ -227,8 +235,8 @@ class _Item:
         if name == "beacons":
             return [key for _, key in listed]
         owner = self.owner and (self.owner.owner if name == "tags" else self.owner)
-        kind = "geofences" if name == "geofencings" else name
-        return [(kind, owner.place if owner else "", each) for each in listed]
+        kind, place = "geofences" if name == "geofencings" else name, owner.place if owner else ""
+        return [Key(kind, place, (each,)) for each in listed]
 
 
 def read_document(raw: bytes, faults: Faults) -> list[list[_Item]]:
@@ -360,10 +368,10 @@ class _CompanyLoader:
         if kind in _SCAN_TAGS:
             query = query.where(ScanTag.kind == _SCAN_TAGS[kind])
         columns = [getattr(model, name) for name in spec.key]
-        names: defaultdict[str, list[Key]] = defaultdict(list)
+        names: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
         for key in wanted:
-            names[key[1]].append(key[2:])
-        owners = {key[1]: item and item.owner for key, item in wanted.items()}
+            names[key.owner].append(key.values)
+        owners = {key.owner: item and item.owner for key, item in wanted.items()}
         for place, owner in owners.items():
             of_owner = query
             if spec.owner is not None:
@@ -372,7 +380,7 @@ class _CompanyLoader:
             for chunk in chunked(names[place], _CHUNK):
                 condition = tuple_(*columns).in_(chunk) if columns else true()
                 for record in await self.session.scalars(of_owner.where(condition)):
-                    key = (kind, place, *(getattr(record, each) for each in spec.key))
+                    key = Key(kind, place, tuple(getattr(record, each) for each in spec.key))
                     if self.records.setdefault(key, record) is not record:
                         item = wanted[key]
                         message = f"several {kind} have this name: rename all but one"
@@ -398,12 +406,12 @@ class _CompanyLoader:
         for place, key in item.values.get("beacons", ()):
             beacon = self.records.get(key)
             if key not in self.listed and (beacon is None or not self._is_own(beacon)):
-                triple = ":".join(map(str, key[2:]))
+                triple = ":".join(map(str, key.values))
                 self.faults[place] = f"{triple} is not a beacon of this company"
         for name in ("geofencings", *_SCAN_TAGS):
             for key in item.keys_of(name):
                 if key not in self.records and key not in self.listed:
-                    message = f"{key[-1]!r} is not in the venue's list of {key[0]}"
+                    message = f"{key.values[0]!r} is not in the venue's list of {key.kind}"
                     self.faults[f"{item.place}.{name}"] = message
         kept = {name: getattr(known, name) for name in CONTENT_FIELDS} if known else {}
         try:

@@ -266,12 +266,12 @@ def _write_entries(session: OrmSession, _context: UOWTransaction) -> None:
     if author is None:
         return
     actions = {"create": session.new, "edit": session.dirty, "delete": session.deleted}
-    made = [_row(author, action, item) for action, items in actions.items() for item in items]
-    if rows := [row for row in made if row is not None]:
-        session.connection().execute(insert(AuditEntry), rows)
+    made = [_entry_of(author, action, item) for action, items in actions.items() for item in items]
+    if entries := [entry for entry in made if entry is not None]:
+        session.connection().execute(insert(AuditEntry), entries)
 
 
-def _row(author: Author, action: str, item: Any) -> dict[str, Any] | None:
+def _entry_of(author: Author, action: str, item: Any) -> dict[str, Any] | None:
     if not isinstance(item, (*_AUDITED, ScanTag)):
         return None
     kind = item.kind if isinstance(item, ScanTag) else item.__tablename__

@@ -10,13 +10,12 @@ from typer import Argument
 from catalog.database import Database
 from catalog.index.drain import rebuild as build_again
 from catalog.load import LoadError, LoadSummary, load_document
-from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine.cli.command import begin_quietly, command
 from engine.cli.output import refused_file, say
 from engine.cli.servers import open_migrated_database, open_migrated_stores
 from engine.process.settings import Settings
-from engine.wiring.parts import catalog_limits
+from engine.wiring.parts import catalog_limits, cipher_of
 
 
 @command("catalog load", "catalog load docs/examples/catalog.json")
@@ -53,11 +52,10 @@ async def write_catalog(settings: Settings, database: Database, raw: bytes) -> L
     Raises SecretKeyError, LoadError, SQLAlchemyError or OSError; then nothing has changed.
     """
     egress = EgressGuard(allow_networks=settings.connector_allow_networks)
-    key = settings.secret_key
     return await load_document(
         database.write,
         raw,
-        None if key is None else open_cipher(key.get_secret_value()),
+        cipher_of(settings),
         limits=catalog_limits(settings),
         check_url=egress.check,
     )

@@ -4,13 +4,14 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from catalog.secrets import MISSING_SECRET_KEY, open_cipher, rekey_connectors
+from catalog.secrets import MISSING_SECRET_KEY, rekey_connectors
 from connectors.model import Declined, Pairs, Trial
 from engine.cli.command import CommandError, begin_quietly, command
 from engine.cli.output import say
 from engine.cli.servers import company_named, open_migrated_database
-from engine.connector.trial_call import SAMPLE_UDID, ConnectorTrials
-from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
+from engine.connector.trial_call import SAMPLE_UDID
+from engine.wiring.connector import connector_trials
+from engine.wiring.parts import cipher_of
 
 
 @command("connector test", 'connector test "Harbour Mall"')
@@ -24,12 +25,10 @@ async def call_once(
     published, the call is not retried, and breakers do not count it.
     """
     settings = begin_quietly()
-    decryptor, make_caller = endpoint_decryptor(settings), service_callers(settings)
     async with open_migrated_database(settings) as database:
         async with database.read() as session:
             owner = await company_named(session, company)
-        trials = ConnectorTrials(database, decryptor, make_caller, agent=user_agent())
-        trial = await trials.run(owner.id, udid)
+        trial = await connector_trials(settings, database).run(owner.id, udid)
     _show(trial)
     if trial.result is None:
         raise CommandError(f"{trial.outcome}: {trial.detail}")
@@ -69,9 +68,9 @@ async def rekey() -> None:
     safe to run this again, and while the roles run.
     """
     settings = begin_quietly()
-    if settings.secret_key is None:
+    cipher = cipher_of(settings)
+    if cipher is None:
         raise CommandError(MISSING_SECRET_KEY)
-    cipher = open_cipher(settings.secret_key.get_secret_value())
     async with open_migrated_database(settings) as database:
         renewed, unreadable = await rekey_connectors(database, cipher)
     say(f"{renewed:,} connectors encrypted anew")

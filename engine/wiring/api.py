@@ -12,11 +12,9 @@ from api.app import build_app
 from api.middleware import ApiMetrics
 from api.permissions import Services
 from api.sessions import Sessions
-from catalog.secrets import open_cipher
 from connectors.egress import EgressGuard
 from engine import engine_version
 from engine.connector.stores import CallHistoryReader
-from engine.connector.trial_call import ConnectorTrials
 from engine.process.health import HttpServer, health_server, listen
 from engine.process.lifecycle import run_services, tune_garbage_collector
 from engine.process.metrics import Metrics
@@ -26,10 +24,11 @@ from engine.redis.decisions import DecisionStore, TailStore
 from engine.redis.devices import DeviceKey
 from engine.redis.figures import FigureStore, RecentDetectionStore
 from engine.redis.role_states import RoleStateStore
-from engine.wiring.connector import endpoint_decryptor, service_callers, user_agent
+from engine.wiring.connector import connector_trials
 from engine.wiring.parts import (
     Stores,
     catalog_limits,
+    cipher_of,
     device_eraser,
     open_stores,
     outbox_drainer,
@@ -89,8 +88,7 @@ async def serve_api(settings: Settings, stop: asyncio.Event) -> None:
 
 def build_services(settings: Settings, stores: Stores) -> Services:
     """The services that operations use. Raises SecretKeyError and CertificatesError."""
-    key = settings.secret_key
-    if key is None:
+    if settings.secret_key is None:
         log.warning("SECRET_KEY is not set: connectors can be neither stored nor shown")
     clock = partial(datetime.now, UTC)
     eraser = device_eraser(settings, stores)
@@ -99,9 +97,6 @@ def build_services(settings: Settings, stores: Stores) -> Services:
     decisions = DecisionStore(most=settings.recent_decisions, **stores.redis_options)
     recent = RecentDetectionStore(**stores.redis_options)
     tails = TailStore(**stores.redis_options)
-    trials = ConnectorTrials(
-        stores.database, endpoint_decryptor(settings), service_callers(settings), agent=user_agent()
-    )
     egress = EgressGuard(allow_networks=settings.connector_allow_networks)
     return Services(
         database=stores.database,
@@ -113,9 +108,9 @@ def build_services(settings: Settings, stores: Stores) -> Services:
             window=LOGIN_SECONDS,
             clock=clock,
         ),
-        cipher=None if key is None else open_cipher(key.get_secret_value()),
+        cipher=cipher_of(settings),
         check_url=egress.check,
-        try_connector=trials.run,
+        try_connector=connector_trials(settings, stores.database).run,
         past_calls=lambda company: calls.read(company, time.time()),
         device_history=lambda company, udid, campaigns: claims.history(
             DeviceKey(company, udid), campaigns

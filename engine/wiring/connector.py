@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
-from catalog.secrets import open_cipher
+from catalog.database import Database
 from connectors.client import ServiceCaller, client_context
 from connectors.egress import EgressGuard
 from connectors.errors import CertificatesError
@@ -14,16 +14,17 @@ from engine import engine_version
 from engine.connector.calls import EndpointDecryptor
 from engine.connector.partition import ROLE, CallPartition, ConnectorRole
 from engine.connector.stores import CallHistoryWriter
+from engine.connector.trial_call import ConnectorTrials
 from engine.kafka.dead_letters import DeadLetterLimit
 from engine.kafka.topics import Topics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims
-from engine.wiring.parts import ProcessParts, Role, publishing_consumer
+from engine.wiring.parts import ProcessParts, Role, cipher_of, publishing_consumer
 
 _REDIS_SECONDS = 1.0  # after it results are published without Redis
 
 
-def user_agent() -> str:
+def _user_agent() -> str:
     """The user-agent of calls to customers' services."""
     return f"proximity-engine/{engine_version()}"
 
@@ -45,10 +46,10 @@ def service_callers(settings: Settings) -> Callable[[], ServiceCaller]:
     )
 
 
-def endpoint_decryptor(settings: Settings) -> EndpointDecryptor:
-    """A decryptor with SECRET_KEY, if it is set. Raises SecretKeyError."""
-    key = settings.secret_key
-    return EndpointDecryptor(None if key is None else open_cipher(key.get_secret_value()))
+def connector_trials(settings: Settings, database: Database) -> ConnectorTrials:
+    """Tries connectors. Raises SecretKeyError and CertificatesError."""
+    decryptor = EndpointDecryptor(cipher_of(settings))
+    return ConnectorTrials(database, decryptor, service_callers(settings), agent=_user_agent())
 
 
 def build_connector(parts: ProcessParts) -> Role:
@@ -67,7 +68,7 @@ def build_connector(parts: ProcessParts) -> Role:
         if call.tried > 1:
             metrics.connector_calls.labels("retried").inc()
 
-    scheduler = CallScheduler(caller=caller, limits=limits, agent=user_agent(), on_try=on_try)
+    scheduler = CallScheduler(caller=caller, limits=limits, agent=_user_agent(), on_try=on_try)
 
     async def run_calls() -> None:
         try:
@@ -85,7 +86,7 @@ def build_connector(parts: ProcessParts) -> Role:
         fresh_seconds=settings.max_detection_age,
         limit=DeadLetterLimit(settings.dead_letter_share),
         scheduler=scheduler,
-        decryptor=endpoint_decryptor(settings),
+        decryptor=EndpointDecryptor(cipher_of(settings)),
         devices=parts.device_lookup(),
         claims=Claims(
             retain=2 * settings.max_detection_age,

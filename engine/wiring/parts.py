@@ -16,6 +16,7 @@ from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
+from catalog.secrets import Cipher, open_cipher
 from engine.kafka.client import KafkaCluster
 from engine.kafka.consumer import PartitionedConsumer, WorkerFactory, role_group
 from engine.kafka.dead_letters import DeadLetterPublisher
@@ -79,6 +80,12 @@ def catalog_limits(settings: Settings) -> CatalogLimits:
         company_geofences=settings.company_geofences,
         beacon_open_campaigns=settings.beacon_open_campaigns,
     )
+
+
+def cipher_of(settings: Settings) -> Cipher | None:
+    """The cipher of SECRET_KEY, if it is set. Raises SecretKeyError."""
+    key = settings.secret_key
+    return None if key is None else open_cipher(key.get_secret_value())
 
 
 def device_eraser(settings: Settings, stores: Stores) -> DeviceEraser:

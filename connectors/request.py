@@ -34,7 +34,7 @@ RESERVED_IN_QUERY = frozenset(
         *("nfc", "proximity", "qrcode", "udid", "uuid", "venue"),
     )
 )
-_SAFE_IN_QUERY = "/?:@!$'()*,;"
+SAFE_IN_QUERY = "/?:@!$'()*,;"
 _SECRET_PREFIX = "whsec_"  # noqa: S105
 
 
@@ -115,7 +115,7 @@ def _flat(call: Call) -> list[tuple[str, str]]:
 def _with_query(url: str, query: list[tuple[str, str]]) -> str:
     """The url with `query` added to its own query, without its fragment."""
     parts = urlsplit(url)
-    added = urlencode(query, quote_via=quote, safe=_SAFE_IN_QUERY)
+    added = urlencode(query, quote_via=quote, safe=SAFE_IN_QUERY)
     whole = "&".join(part for part in (parts.query, added) if part)
     return parts._replace(query=whole, fragment="").geturl()
 

@@ -31,6 +31,7 @@ from connectors.model import (
     RequestReport,
     Trial,
 )
+from connectors.request import SAFE_IN_QUERY
 from engine.connector.calls import EndpointDecryptor
 from engine.kafka.messages import BeaconReference, ConnectorEndpoint, format_instant
 
@@ -43,7 +44,6 @@ _SHORTEST_SECRET = 4  # masking a shorter value would mask half of the text
 _LONGEST_BODY = 4000
 _SIGNATURE = "webhook-signature"
 _OF_THE_CLIENT = ("host", "content-length")
-_SAFE = "/?:@!$'()*,;"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _secrets_of(call: Call, request: httpx.Request) -> list[str]:
     plain = [value for _, value in call.endpoint.parameters]
     plain += [call.endpoint.secret or "", request.headers.get(_SIGNATURE, "")]
     forms = {*plain, *map(quote, plain), *map(quote_plus, plain)}
-    forms |= {quote(each, safe=_SAFE) for each in plain}
+    forms |= {quote(each, safe=SAFE_IN_QUERY) for each in plain}
     forms |= {json.dumps(each, ensure_ascii=False)[1:-1] for each in plain}
     return sorted(forms, key=len, reverse=True)
 

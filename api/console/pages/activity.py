@@ -9,12 +9,14 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from api.console.context import Context
+from api.console.pages.records import CAMPAIGNS, IN_VENUES, VENUES
 from api.console.texts import Translations
 from catalog.models import WEEKDAYS
 from catalog.session import RESTORABLE
 from rules.model import Reason
 
 router = APIRouter()
+_RESTORABLE = {each.record: each for each in (VENUES, *IN_VENUES, CAMPAIGNS)}
 _MOST_VENUES, _MOST_NAMES = 20, 100  # whose campaigns can be chosen, and how many of each
 
 
@@ -103,11 +105,8 @@ def in_words(name: str, value: Any, texts: Translations) -> str:
 
 def _restore_page(entry: dict[str, Any], since: datetime) -> str:
     """The page that restores what was deleted by the entry; empty if nothing can be restored."""
-    venue = entry["before"].get("venue_id")
-    if entry["action"] != "delete" or datetime.fromisoformat(entry["create_on"]) < since:
+    kind = _RESTORABLE.get(entry["kind"])
+    is_late = datetime.fromisoformat(entry["create_on"]) < since
+    if kind is None or entry["action"] != "delete" or is_late:
         return ""
-    if entry["kind"] == "venue":
-        return f"/venues/{entry['ref']}/restore"
-    if entry["kind"] not in ("beacon", "geofence", "nfc", "qrcode", "campaign") or not venue:
-        return ""
-    return f"/venues/{venue}/{entry['kind']}s/{entry['ref']}/restore"
+    return f"{kind.pages.format(id=entry['before'].get('venue_id'))}/{entry['ref']}/restore"

@@ -1,4 +1,4 @@
 """The command `proximity`: a module or a package for each command.
 
-`app` of each has its commands; application.py imports a module when its command is called.
+command.py lists them all; application.py imports a module when its command is called.
 """

@@ -103,18 +103,15 @@ def _fields(
 ) -> dict[str, Any]:
     """The object of --json. Times are in the venue's local time, or in UTC."""
     explanation = explain_detection(place.target if place else None, question)
+    venue = None if place is None else place.target.venue
     place_fields: dict[str, Any] = key._asdict()
-    venue = company = zone = None
     if place is not None:
-        zone = place.target.venue.time_zone
         place_fields |= {"id": place.reference.id, "name": place.reference.name}
-        venue = {"id": place.venue_reference.id, "name": place.venue_reference.name}
-        company = {"id": place.company_reference.id}
-    written = zone_clock(zone or "UTC").written
+    written = zone_clock((venue and venue.time_zone) or "UTC").written
     return {
         key.kind: place_fields,
-        "venue": venue,
-        "company": company,
+        "venue": venue and {"id": venue.id, "name": venue.name},
+        "company": venue and {"id": venue.company_id},
         "device": None if udid is None else {"udid": udid},
         "proximity": question.zone.name.lower(),
         "detected_at": written(question.detected_at),

@@ -24,10 +24,7 @@ log = structlog.get_logger(__name__)
 RoleChoice = Literal["trigger", "connector", "recorder", "all"]  # all of them in one process
 
 
-@command(
-    "run",
-    *("run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env"),
-)
+@command("run", "run", "run --role trigger --workers 4", "run --embedded --write-env embedded.env")
 async def run(
     role: Annotated[RoleChoice, Option(help="Which role to run.")] = "all",
     workers: Annotated[int, Option(min=1, max=256, help="Processes under one parent.")] = 1,

@@ -115,7 +115,8 @@ class VisitStore(RedisStore):
         arguments: list[Any] = [self._held, self._owner, _packed(gone), _packed(kept)]
         written = await retry(
             lambda: self._script(keys=[self._key], args=arguments),
-            *(self._errors, _OPERATION),
+            self._errors,
+            _OPERATION,
             deadline=self._deadline,
         )
         if not written:

@@ -71,4 +71,4 @@ def _plain(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else value
 
 
-AVRO = SchemaKind("AVRO", compiled)
+SCHEMA_KIND = SchemaKind("AVRO", compiled)

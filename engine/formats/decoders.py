@@ -254,5 +254,5 @@ def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -
     )
     kind = JSON_SCHEMA
     if format_ != "json-schema":  # without such a topic these libraries are not needed
-        kind = getattr(import_module(f"engine.formats.{format_}"), format_.upper())
+        kind = import_module(f"engine.formats.{format_}").SCHEMA_KIND
     return RegisteredFormat(address, kind, errors)

@@ -151,4 +151,4 @@ def _enum_name(field: Any, number: int) -> str:
     return "unknown" if name == "unspecified" else name
 
 
-PROTOBUF = SchemaKind("PROTOBUF", compiled, form="serialized")
+SCHEMA_KIND = SchemaKind("PROTOBUF", compiled, form="serialized")

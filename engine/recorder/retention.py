@@ -1,26 +1,18 @@
-"""Background tasks of the role: retention of SQL's rows, and counts of the last minutes in Redis.
-
-Retention deletes old traces and receptions, and creates days ahead (partitions on PostgreSQL).
+"""Deletes old traces and receptions, and creates days ahead (partitions on PostgreSQL).
 
 SQL's clock says which days are old. Before anything is deleted, this process's clock is compared
 with those of SQL and Redis. If two are far apart, one of them is wrong, and nothing is deleted.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
-from redis.exceptions import RedisError
 
 from engine.process.failures import database_may_recover, describe, redis_may_recover
 from engine.process.health import ClockSkew
-from engine.process.metrics import Metrics
 from engine.recorder.ledger import Ledger
-from engine.redis.figures import BeaconMinute, RecentDetectionStore
-from engine.redis.store import write_often
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +22,6 @@ MOST_SKEW = 300.0  # seconds
 _DAYS_IN_EVERY_ZONE = 2
 _PERIOD = 3600.0
 _RETRY_PAUSE = 60.0
-_WRITE_SECONDS = 5.0
 
 
 @dataclass(kw_only=True)
@@ -71,33 +62,3 @@ class Retention:
         deleted = await self.ledger.delete_old(first, counted)
         if created or deleted:
             log.info("retention done", days_created=created, deleted=deleted, first_day=str(first))
-
-
-@dataclass(kw_only=True)
-class RecentCounts:
-    """Writes how many detections each beacon had in the last minutes to Redis, every few seconds.
-
-    They are for the plan of a venue and may be too low: batches do not wait for Redis, counts that
-    cannot be written are dropped, and a crash loses those of some seconds. SQL has exact figures.
-    """
-
-    store: RecentDetectionStore
-    metrics: Metrics
-    _gathered: Counter[BeaconMinute] = field(default_factory=Counter)
-
-    def note(self, counts: Mapping[BeaconMinute, int]) -> None:
-        """Add the counts of a committed batch."""
-        self._gathered.update(counts)
-
-    async def run(self) -> None:
-        """Write the gathered counts every few seconds. On cancellation write the rest, and end."""
-        await write_often(self._write, _WRITE_SECONDS)
-
-    async def _write(self) -> None:
-        counts, self._gathered = self._gathered, Counter()
-        if not counts:
-            return
-        try:
-            await self.store.add(counts)
-        except (RedisError, OSError, TimeoutError):
-            self.metrics.redis_errors.inc()

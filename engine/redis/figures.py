@@ -1,8 +1,9 @@
 """Sums in Redis: outcomes of detections by company and day, detections of beacons by minute.
 
 A company's day is one hash of sums, kept for a month: `r:REASON`, `c:CAMPAIGN:REASON`. The number
-of its fields is bounded, for any number of campaigns and of writing processes. FigureSums adds up
-in memory until it writes. A minute of a venue is one hash, kept for a quarter of an hour.
+of its fields is bounded, for any number of campaigns and of writing processes. A minute of a venue
+is one hash, kept for a quarter of an hour. FigureSums and RecentCounts add up in memory until they
+write.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from redis.exceptions import RedisError
 
 from catalog.database import chunked
 from engine.process.metrics import Metrics
-from engine.redis.store import RedisStore
+from engine.redis.store import RedisStore, write_often
 from rules.model import DayFigures, Reason
 
 KEPT_DAYS = 32
@@ -129,6 +130,7 @@ class FigureSums:
 MINUTES = 15
 _KEPT_SECONDS = (MINUTES + 5) * 60
 _AT_ONCE = 500
+_WRITE_SECONDS = 5.0
 
 
 class BeaconMinute(NamedTuple):
@@ -167,3 +169,33 @@ class RecentDetectionStore(RedisStore):
 
     def _key(self, venue_id: int, minute: int) -> str:
         return f"{self._prefix}recent:{venue_id}:{minute}"
+
+
+@dataclass(kw_only=True)
+class RecentCounts:
+    """Writes how many detections each beacon had in the last minutes to Redis, every few seconds.
+
+    They are for the plan of a venue and may be too low: batches do not wait for Redis, counts that
+    cannot be written are dropped, and a crash loses those of some seconds. SQL has exact figures.
+    """
+
+    store: RecentDetectionStore
+    metrics: Metrics
+    _gathered: Counter[BeaconMinute] = field(default_factory=Counter)
+
+    def note(self, counts: Mapping[BeaconMinute, int]) -> None:
+        """Add the counts of a committed batch."""
+        self._gathered.update(counts)
+
+    async def run(self) -> None:
+        """Write the gathered counts every few seconds. On cancellation write the rest, and end."""
+        await write_often(self._write, _WRITE_SECONDS)
+
+    async def _write(self) -> None:
+        counts, self._gathered = self._gathered, Counter()
+        if not counts:
+            return
+        try:
+            await self.store.add(counts)
+        except (RedisError, OSError, TimeoutError):
+            self.metrics.redis_errors.inc()

@@ -19,8 +19,8 @@ from engine.recorder.readers import (
     PresenceReader,
     RecordReader,
 )
-from engine.recorder.retention import RecentCounts, Retention
-from engine.redis.figures import BeaconMinute, RecentDetectionStore
+from engine.recorder.retention import Retention
+from engine.redis.figures import BeaconMinute, RecentCounts, RecentDetectionStore
 from engine.wiring.parts import ProcessParts, Role
 from rules.schedule import DAY
 

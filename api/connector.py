@@ -185,6 +185,7 @@ async def delete_connector(caller: Writer) -> DoneAnswer:
     """Delete the connector. Without one, campaigns of format connector send nothing."""
 
     async def work(session: AsyncSession) -> None:
+        await lock_company(session, caller.company_id)
         await session.delete(await _stored(session, caller))
 
     await write(caller.services, work)

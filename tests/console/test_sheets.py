@@ -6,7 +6,7 @@ from tests.console.visitor import SeenPage, Visitor
 
 async def test_a_file_read_again_changes_nothing(visitor: Visitor, bodies: Bodies, venue: int):
     hostile = {"name": '=1+1; "quoted", and\nnot', "tags": ['a, "b"', "-c"]}
-    tag = {"value": "=cmd()", "active": False, **hostile | {"name": hostile["name"][:8]}}
+    tag = {"value": "BEGIN\r\nEND \\u000a", "active": False, **hostile | {"name": "'=\u200f;=1"}}
     for kind, many, body in (
         ("beacon", "beacons", bodies.beacon(x=-3, y=None, tags=["door", "quay"])),
         ("geofencing", "geofences", bodies.geofence(latitude=43.25)),
@@ -72,6 +72,7 @@ async def test_every_fault_stands_at_its_line(visitor: Visitor, bodies: Bodies, 
     one = [lines[0], f",X,{taken['uuid']},{taken['major']},{taken['minor']},far"]
     shown = SeenPage((await visitor.post(own, given | {"csv": "\n".join(one)})).text).text
     assert "taken" in shown, shown
-    for wrong in ("", "name,colour\nA,red\n", "name", "name\n" + "x" * 200_000, "name\nA,B"):
+    longest = "name\n" + "x" * 200_000
+    for wrong in ("", "name,colour\nA,red\n", "name", longest, "name\nA,B", "name\n\\ud800"):
         assert (await visitor.post(own, {"csv": wrong})).status_code == 400
     assert await visitor.read(where) == before

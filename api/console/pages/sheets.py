@@ -5,6 +5,7 @@ interface checks all of them and shows what they would be.
 """
 
 import csv
+import io
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,7 +97,8 @@ async def _read(kind: RecordKind, context: PageContext) -> list[SheetLine]:
     text = context.form.get("csv", "").lstrip("\ufeff\n")
     # A spreadsheet of many countries takes ; for the separator.
     delimiter = ";" if ";" in text.partition("\n")[0] else ","
-    reader = csv.DictReader(text.splitlines(), delimiter=delimiter, restkey="-", restval="")
+    lined = io.StringIO(text, newline="")
+    reader = csv.DictReader(lined, delimiter=delimiter, restkey="-", restval="")
     if unknown := set(reader.fieldnames or ["-"]) - fields.keys() - {"id"}:
         raise ValueError(texts("unknown_columns", names=", ".join(sorted(unknown))))
     rows = [(reader.line_num, row) for row in reader]

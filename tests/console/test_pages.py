@@ -39,9 +39,12 @@ async def test_places(visitor: Visitor, bodies: Bodies, venue: int):
         assert "value-note" in (await visitor.post(f"{own}/{kind}s/new", tag | {"value": ""})).text
         await visitor.post(f"{own}/{kind}s/new", tag)
         assert "Counter" in (await visitor.get(f"{own}/{kind}s")).texts
-    lines = await visitor.made(f"/region/{venue}/qrcode", bodies.tag(value="two\nlines"))
+    lines = await visitor.made(f"/region/{venue}/qrcode", bodies.tag(value="two\r\nlines"))
     form = await visitor.get(f"{own}/qrcodes/{lines}")
     assert [found["name"] for tag, found in form.tags if tag == "textarea"] == ["value"]
+    await visitor.post(f"{own}/qrcodes/{lines}", {"name": "New", "value": "two\nlines"})
+    edited = await visitor.read(f"/region/{venue}/qrcode/{lines}")
+    assert (edited["name"], edited["value"]) == ("New", "two\r\nlines")
     image = await visitor.client.get(f"/console{own}/qrcodes/{lines}/image")
     assert image.headers["content-type"].startswith("image/svg+xml")
     await visitor.post(f"{own}/delete", {})

@@ -135,6 +135,10 @@ async def submit(kind: RecordKind, context: Context) -> Response:
     """Create a record from the form, or save it."""
     values = {each.name: each.submitted(context.form) for each in kind.fields}
     try:
+        if kind in (NFCS, QRCODES) and not context.path.endswith("/new"):
+            text = (await context.get(kind.one_path(context)))["value"]
+            if text.replace("\r\n", "\n") == values["value"]:  # a browser changes the line ends
+                values["value"] = text
         stored = await store(kind, context, values)
     except ApiError as refusal:
         return _form(context, kind, values, refusal)

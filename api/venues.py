@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import Field
+from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
@@ -13,6 +14,7 @@ from api.bodies import MOST_LISTED
 from api.permissions import PREFIX
 from api.records import Records, Scope, Tags, add_operations
 from catalog.fields import ABSENT
+from catalog.index import reading
 from catalog.inputs import BeaconFields, GeofenceFields, ScanTagFields, VenueInput
 from catalog.limits import (
     check_geofences,
@@ -20,7 +22,7 @@ from catalog.limits import (
     check_quiet_hours,
     check_venue_size,
 )
-from catalog.models import Beacon, Geofence, ScanTag, Venue
+from catalog.models import Beacon, Campaign, Geofence, ScanTag, Venue
 
 router = APIRouter(prefix=PREFIX)
 _LIST = f"A list of up to {MOST_LISTED} creates all of them or none."
@@ -36,8 +38,17 @@ class VenueAnswer(NamedAnswer):
     visit_silence: Count | None
 
 
-async def _check_venue(session: AsyncSession, scope: Scope, *_: Any) -> None:
-    await check_quiet_hours(session, scope.caller.company_id, "time_zone")
+async def _check_venue(
+    session: AsyncSession, scope: Scope, venues: Sequence[Venue], added: bool
+) -> None:
+    services, company = scope.caller.services, scope.caller.company_id
+    await check_quiet_hours(session, company, "time_zone")
+    if added and scope.number:  # it was restored, and its places and campaigns are added with it
+        limits, (venue,) = services.catalog_limits, venues
+        await check_geofences(session, limits, company)
+        campaigns = await session.scalars(select(Campaign.id).filter_by(venue_id=venue.id))
+        reached = or_(Beacon.venue_id == venue.id, reading.targeted_by(campaigns.all()))
+        await check_open_campaigns(session, limits, company, services.clock(), reached)
 
 
 VENUES = Records(
@@ -84,8 +95,9 @@ async def _check_beacons(
     limits, now = services.catalog_limits, services.clock()
     if added:
         await check_venue_size(session, limits, Beacon, beacons[0].venue_id)
-    tagged = Beacon.id.in_([beacon.id for beacon in beacons if beacon.tags])
-    await check_open_campaigns(session, limits, company, now, tagged, "tags")
+    # A campaign may have been opened since a beacon that is restored was deleted.
+    gained = Beacon.id.in_([beacon.id for beacon in beacons if added or beacon.tags])
+    await check_open_campaigns(session, limits, company, now, gained, "tags")
 
 
 BEACONS = Records(

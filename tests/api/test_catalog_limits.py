@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -133,6 +133,35 @@ async def test_a_tag_brings_campaigns_to_a_beacon(holder: Holder):
     assert list(fields) == ["tags"]
     refused(await holder.beacon(tags=["a", "b"]), "would have 4")
     assert (await holder.edit("beacon", tagged, tags=["b"])).status_code == 200
+
+
+async def test_what_is_restored_is_added(holder: Holder):
+    def call(method: str, path: str) -> Any:
+        return holder.api.call(method, path, holder.headers)
+
+    first, body = f"/region/{holder.venue}", holder.bodies.venue(name="Other")
+    there = replace(holder, venue=(await holder.api.made("/region", holder.headers, body))["id"])
+    beacon, shared = [(await each.beacon()).json()["id"] for each in (holder, there)]
+    off = [(await holder.campaign(beacons=[beacon], active=False)).json() for _ in range(4)]
+    await call("DELETE", f"{first}/beacon/{beacon}")
+    for each in off:
+        each["active"] = True
+        del each["beacons"]  # it stays as it is
+        assert (await holder.edit("campaign", each)).status_code == 200
+    refused(await call("POST", f"{first}/beacon/{beacon}/restore"), "would have 4")
+    await call("DELETE", f"/lieu/{holder.venue}/campaign/{off.pop()['id']}")
+    assert (await call("POST", f"{first}/beacon/{beacon}/restore")).status_code == 200
+    for each in off:
+        await holder.geofence()
+        assert (await holder.edit("campaign", each, beacons=[shared])).status_code == 200
+    await call("DELETE", first)
+    fence = (await there.geofence()).json()["id"]
+    refused(await call("POST", f"{first}/restore"), "at most 3 geofences in a company")
+    await call("DELETE", f"/region/{there.venue}/geofencing/{fence}")
+    fourth = (await there.campaign(beacons=[shared])).json()
+    refused(await call("POST", f"{first}/restore"), "would have 4")
+    assert (await there.edit("campaign", fourth, active=False)).status_code == 200
+    assert (await call("POST", f"{first}/restore")).status_code == 200
 
 
 async def test_in_a_file(api: Harness, settings: Settings):

@@ -141,16 +141,9 @@ async def test_campaigns_that_contradict_themselves(
     api: Harness, owner: Headers, bodies: Bodies, venue: int, changes: Any, field: str
 ):
     path = f"/lieu/{venue}/campaign"
-    assert [*await api.faults("POST", path, owner, bodies.campaign(**changes))] == [field]
-
-
-async def test_an_edit_is_checked_with_what_is_stored(
-    api: Harness, owner: Headers, bodies: Bodies, venue: int
-):
-    path = f"/lieu/{venue}/campaign"
-    number = (await api.made(path, owner, bodies.campaign()))["id"]
-    edit = bodies.campaign(format="html", url=None)
-    assert [*await api.faults("PUT", f"{path}/{number}", owner, edit)] == ["html"]
+    one = f"{path}/{(await api.made(path, owner, bodies.campaign()))['id']}"
+    for method, where in (("POST", path), ("PUT", one)):
+        assert [*await api.faults(method, where, owner, bodies.campaign(**changes))] == [field]
 
 
 async def test_secrets_are_not_quoted(api: Harness, owner: Headers, bodies: Bodies):

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -136,9 +137,7 @@ async def test_a_tag_brings_campaigns_to_a_beacon(holder: Holder):
 
 
 async def test_what_is_restored_is_added(holder: Holder):
-    def call(method: str, path: str) -> Any:
-        return holder.api.call(method, path, holder.headers)
-
+    call = partial(holder.api.call, headers=holder.headers)
     first, body = f"/region/{holder.venue}", holder.bodies.venue(name="Other")
     there = replace(holder, venue=(await holder.api.made("/region", holder.headers, body))["id"])
     beacon, shared = [(await each.beacon()).json()["id"] for each in (holder, there)]

@@ -135,7 +135,7 @@ async def submit(kind: RecordKind, context: Context) -> Response:
     """Create a record from the form, or save it."""
     values = {each.name: each.submitted(context.form) for each in kind.fields}
     try:
-        if kind in (NFCS, QRCODES) and not context.path.endswith("/new"):
+        if kind in (NFCS, QRCODES) and not context.is_new:
             text = (await context.get(kind.one_path(context)))["value"]
             if text.replace("\r\n", "\n") == values["value"]:  # a browser changes the line ends
                 values["value"] = text

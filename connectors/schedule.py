@@ -306,10 +306,12 @@ class CallScheduler:
 
     def _end(self, call: Call, result: CallResult) -> None:
         if not call.ended:
+            on_result = call.on_result
             self._leave(call)
-            call.on_result(result)
+            on_result(result)
 
     def _leave(self, call: Call) -> None:
+        del call.on_result  # a reference cycle, which would be freed by the collector only
         call.ended = True
         self.unfinished -= 1
         self._companies[call.company_id].unfinished -= 1

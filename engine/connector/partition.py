@@ -29,6 +29,7 @@ from operator import attrgetter
 import structlog
 from aiokafka import TopicPartition
 
+from catalog.database import chunked
 from connectors.errors import EndpointError
 from connectors.model import Call, CallFault, CallResult, Content, Declined, Failed
 from connectors.schedule import CallScheduler
@@ -250,16 +251,16 @@ class CallPartition(QueueWorker):
 
     async def _settle_claims(self) -> None:
         """Settle the claims; while Redis is down, content is published without, and others wait."""
-        batch, self._unsettled = self._unsettled, []
-        if time.monotonic() >= self._next_update:
-            with self._step("claims"):
-                if not await self._update_claims(batch):
-                    self._next_update = time.monotonic() + _REDIS_PAUSE
-        if time.monotonic() < self._next_update:
-            waiting = [call for call in batch if not isinstance(call.result, Content)]
-            self._unsettled += waiting
-            batch = [call for call in batch if isinstance(call.result, Content)]
-        self._add_ready(batch)
+        unsettled, self._unsettled = self._unsettled, []
+        for batch in chunked(unsettled, _MOST_RESULTS):  # what a slow Redis has settled stays so
+            if time.monotonic() >= self._next_update:
+                with self._step("claims"):
+                    if not await self._update_claims(batch):
+                        self._next_update = time.monotonic() + _REDIS_PAUSE
+            if time.monotonic() < self._next_update:
+                self._unsettled += [c for c in batch if not isinstance(c.result, Content)]
+                batch = [call for call in batch if isinstance(call.result, Content)]
+            self._add_ready(batch)
 
     async def _update_claims(self, batch: Sequence[PendingCall]) -> bool:
         """Change or confirm the claims of calls. One call in Redis. False while Redis is down.

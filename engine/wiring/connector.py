@@ -107,7 +107,7 @@ def build_connector(parts: ProcessParts) -> Role:
         topics=[topics.connector_calls],
         # A partition never waits for one company: the calls over its share fail at once.
         batch_records=limits.unfinished,
-        in_flight_records=2 * limits.unfinished,
+        in_flight_records=limits.unfinished,
     )
     return Role(
         name=ROLE,

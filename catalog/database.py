@@ -57,8 +57,8 @@ _WRITES = "catalog_writes"
 
 SessionFactory = async_sessionmaker[AsyncSession]
 T = TypeVar("T")
-# Work that `within` has abandoned and that still runs. The event loop holds tasks only weakly.
-_abandoned: set[asyncio.Future[Any]] = set()
+# Work of `within`, which may have abandoned it. The event loop holds tasks only weakly.
+_running: set[asyncio.Future[Any]] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,20 +128,19 @@ async def within(seconds: float, work: Awaitable[T]) -> T:
     seconds more) is left to end by itself.
     """
     task = asyncio.ensure_future(work)
+    _running.add(task)
+    task.add_done_callback(_forget)
     try:
         await asyncio.wait({task}, timeout=seconds)
     finally:
-        if not task.done():
-            task.cancel()
-            _abandoned.add(task)
-            task.add_done_callback(_forget)
+        task.cancel()  # unless it is done
     if not task.done():
         raise TimeoutError(f"no answer within {seconds:g} s")
     return task.result()
 
 
 def _forget(task: asyncio.Future[Any]) -> None:
-    _abandoned.discard(task)
+    _running.discard(task)
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log it as forgotten
 

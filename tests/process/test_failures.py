@@ -1,6 +1,7 @@
 """Errors: which may be retried, how calls are retried, and how an outage is logged."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +14,7 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from structlog.testing import capture_logs
 
+from catalog.database import within
 from engine.process.failures import (
     Backoff,
     ServerErrors,
@@ -81,18 +83,14 @@ async def test_a_call_is_tried_until_the_server_answers(metrics: Metrics) -> Non
 
 
 async def test_a_try_has_a_deadline_and_a_cancellation_is_raised_at_once(metrics: Metrics) -> None:
-    tries = 0
-
     async def hangs() -> None:
-        nonlocal tries
-        tries += 1
         await asyncio.Event().wait()
 
     backoff = Backoff(sleep=no_sleep)
     call = retry(hangs, metrics.redis_errors, "a test", deadline=0.05, backoff=backoff)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(call, 2)
-    assert tries > 1
+    assert (errors_of(metrics) or 0) > 1
 
 
 def test_an_outage_of_a_kind_of_call_is_logged_once_and_so_is_its_end() -> None:
@@ -122,12 +120,24 @@ async def test_checks_run_concurrently_and_each_is_bounded(metrics: Metrics) -> 
     async def breaks() -> bool:
         raise ValueError
 
-    async def well() -> bool:
-        return True
-
+    well = partial(probe, partial(no_sleep, 0), "ping", metrics.redis_errors)
     hanging = partial(probe, hangs, "ping", metrics.sql_errors)
     began = time.monotonic()
     found = await run_checks({"a": hanging, "b": breaks, "c": well})
     assert found == {"a": False, "b": False, "c": True}
     assert time.monotonic() - began < 20
     assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 1
+
+
+async def test_work_that_fails_when_its_wait_is_cancelled_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(within(60, failing))
+    await asyncio.sleep(0)
+    failing.set_exception(OSError("no route"))
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    del failing
+    gc.collect()
+    assert caplog.text == ""

@@ -66,7 +66,10 @@ TRIGGER = Dashboard(
         Panel(
             title="Records lost to retention in ten minutes",
             queries=[
-                Query('proximity:records_skipped:increase10m{role="trigger"}', "{{cause}}"),
+                Query(
+                    'proximity:records_skipped:increase10m{role="trigger",cause!="geofence_exit"}',
+                    "{{cause}}",
+                ),
             ],
         ),
     ],

@@ -89,6 +89,7 @@ def test_metrics_and_labels_exist() -> None:
                 of_metrics = [known_labels()[name] for name in metrics_of(query.expression)]
                 left = grouped_labels(query.expression) or set[str]().union(*of_metrics)
                 assert set(re.findall(r"{{(\w+)}}", query.legend)) <= left, query.legend
+    assert all("geofence_exit" in each for each in queries if ":records_skipped" in each)
     for text in re.findall(r"`(proximity_[^`]+)`", RUNBOOK):
         name, brace, rest = text.partition("{")
         is_histogram = name.endswith("_seconds") and not name.endswith("skew_seconds")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import typer
-from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError
+from aiokafka import errors as kafka
 from asyncpg import InterfaceError, PostgresError
 from redis.exceptions import RedisError
 from sqlalchemy import select, text
@@ -57,12 +57,8 @@ def line_of(error: BaseException, complaints: Collection[str]) -> str:
         return f"the broker refuses {error}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}"
-    if isinstance(error, KafkaError) or (isinstance(error, OSError) and complaints):
-        where, reason = read_settings().kafka_bootstrap_servers, describe(error)
-        if isinstance(error, KafkaConnectionError | NodeNotReadyError | OSError):
-            settings = f"{PREFIX}KAFKA_BOOTSTRAP_SERVERS, _SECURITY_PROTOCOL and the login"
-            reason = f"{next(iter(complaints), reason)}: check {settings}"
-        return f"Kafka at {where} does not serve: {reason}"
+    if isinstance(error, kafka.KafkaError) or (isinstance(error, OSError) and complaints):
+        return _line_of_kafka(error, complaints)
     if isinstance(error, RedisError):
         where = shown(read_settings().redis_url)
         return f"Redis does not serve: {describe(error)} ({PREFIX}REDIS_URL is {where})"
@@ -72,6 +68,16 @@ def line_of(error: BaseException, complaints: Collection[str]) -> str:
         where, cause = shown(read_settings().database_url), getattr(error, "orig", None) or error
         return f"the database refused: {describe(cause)} ({PREFIX}DATABASE_URL is {where})"
     raise error
+
+
+def _line_of_kafka(error: Exception, complaints: Collection[str]) -> str:
+    reason = describe(error)
+    if isinstance(error, kafka.KafkaConnectionError | kafka.NodeNotReadyError | OSError):
+        settings = f"{PREFIX}KAFKA_BOOTSTRAP_SERVERS, _SECURITY_PROTOCOL and the login"
+        reason = f"{next(iter(complaints), reason)}: check {settings}"
+    if isinstance(error, kafka.InvalidSessionTimeoutError):
+        reason = f"{PREFIX}KAFKA_SESSION_TIMEOUT is outside the limits of the brokers' groups"
+    return f"Kafka at {read_settings().kafka_bootstrap_servers} does not serve: {reason}"
 
 
 @asynccontextmanager

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aiokafka.errors import InvalidSessionTimeoutError
 
 from engine.cli import application as cli
+from engine.cli.servers import line_of
 from tests.cli.given import all_commands, parse
 
 
@@ -91,3 +93,7 @@ def test_a_command_that_fails_says_why(
     assert error.startswith("proximity: the database refused: ")
     assert "PROXIMITY_DATABASE_URL is postgresql://********@127.0.0.1:1/name" in error
     assert error.count("\n") == 1
+
+
+def test_a_session_timeout_that_the_brokers_refuse_is_named() -> None:
+    assert "PROXIMITY_KAFKA_SESSION_TIMEOUT" in line_of(InvalidSessionTimeoutError(), ())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import ARRAY, String, any_, bindparam, func, select
+from sqlalchemy import JSON, String, bindparam, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.database import Database, chunked
@@ -192,11 +192,15 @@ def copy_key(prefix: str, key: DeviceKey) -> str:
 _COLUMNS = Device.__table__.c
 _FIELDS = [_COLUMNS[name] for name in DeviceRecord.__struct_fields__]
 _DEVICE = select(_COLUMNS.udid, *_FIELDS).where(_COLUMNS.company_id == bindparam("company"))
-_UDIDS = func.json_each(bindparam("udids")).table_valued("value").c.value
-# One parameter for all udids: hundreds of them would cost more than the query.
+# One parameter for all udids: hundreds of them would cost more than the query. No array: asyncpg
+# first asks each new connection what that is, which may take longer than the deadline.
+_UDIDS = {
+    "postgresql": func.json_array_elements_text(cast(bindparam("udids", type_=String), JSON)),
+    "sqlite": func.json_each(bindparam("udids")),
+}
 _QUERIES = {
-    "postgresql": _DEVICE.where(_COLUMNS.udid == any_(bindparam("udids", type_=ARRAY(String)))),
-    "sqlite": _DEVICE.where(_COLUMNS.udid.in_(select(_UDIDS))),
+    dialect: _DEVICE.where(_COLUMNS.udid.in_(select(udids.table_valued("value").c.value)))
+    for dialect, udids in _UDIDS.items()
 }
 
 
@@ -209,8 +213,7 @@ async def _select(
         by_company.setdefault(key.company_id, []).append(key.udid)
     for company_id, udids in by_company.items():
         for part in chunked(udids, _LARGEST_QUERY):
-            given = part if dialect == "postgresql" else msgspec.json.encode(part).decode()
-            values = {"company": company_id, "udids": given}
+            values = {"company": company_id, "udids": msgspec.json.encode(part).decode()}
             for udid, *record in await connection.execute(_QUERIES[dialect], values):
                 found[DeviceKey(company_id, udid)] = DeviceRecord(*record)
     return found

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 
 import pytest
+from asyncpg.connection import LoggedQuery
 from sqlalchemy import update
 
 from catalog.database import Database, open_database
@@ -44,6 +45,22 @@ async def test_a_device_is_its_companys(redis: RedisClient, scene: Scene, metric
     assert (record.id_connector, record.test) == (None, True)
     assert isinstance(record.id, int)
     assert found[others] is None
+
+
+async def test_a_new_connection_is_not_asked_for_types(
+    redis: RedisClient, postgres_url: str, metrics: Metrics
+) -> None:
+    """asyncpg asks PostgreSQL for types that it does not know, such as arrays, before a query."""
+    queries: list[LoggedQuery] = []
+    async with open_scene(postgres_url) as scene:
+        keys = [DeviceKey(scene.company.id, udid) for udid in ("of-the-team", 'n"ew')]
+        await scene.database.engine.dispose()
+        async with scene.database.engine.connect() as connection:
+            raw = await connection.get_raw_connection()
+            raw.driver_connection.add_query_logger(queries.append)  # type: ignore[union-attr]
+        found = await lookup(redis, scene.database, metrics).find(keys)
+    assert [found[key] is None for key in keys] == [False, True]
+    assert not any("pg_type" in each.query for each in queries)
 
 
 async def test_memory_answers_for_less_than_four_seconds(

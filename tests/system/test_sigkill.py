@@ -21,7 +21,7 @@ BATCH = 100
 IN_FLIGHT = 3 * BATCH * PARTITIONS
 BURST = 2500  # so much at once that a kill mostly comes in the middle of a batch
 FULL = "PROXIMITY_TEST_FULL" in os.environ
-EXACT_ROUNDS, EXACT_BURST = (12, 30_000) if FULL else (1, 6000)
+EXACT_ROUNDS, EXACT_BURST = (12, 30_000) if FULL else (2, 4000)
 CAPS = [{"max": 2, "per": "PT1M"}, {"max": 3, "per": "PT90S"}, {"max": 20, "per": "month"}]
 
 

@@ -126,11 +126,6 @@ def _refusal(error: Exception) -> ApiError:
 
 async def _answer(request: Request, error: Exception) -> Response:
     refusal, state = _refusal(error), request.app.state
-    if refusal.status == 405:  # the framework allows the methods of one route of the path
-        path = request.scope["route"].path
-        routes: list[Any] = [route for of in _RESOURCES for route in of.router.routes]
-        methods = {method for each in routes if each.path == path for method in each.methods}
-        refusal.headers = {"allow": ", ".join(sorted(methods))} if methods else refusal.headers
     if request.url.path.startswith("/console") and hasattr(state, "refused"):
         return cast(Response, state.refused(request, refusal))
     return refusal.answer(request.scope)

@@ -8,13 +8,12 @@ by its id. All must belong to the company, and other places than beacons to the 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property, partial
 from typing import Annotated, Any, Generic
 
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field, create_model
-from sqlalchemy import or_, select, tuple_, update
+from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
@@ -169,7 +168,6 @@ class Records(Generic[M]):
                 records = [await find(session, self.query(scope), scope.number, lock=True)]
             if in_list and self.unique:
                 await self._refuse_taken(session, scope, given, numbers)
-                await self._set_deleted(session, numbers, scope.caller.services.clock())
             for at, values in enumerate(given):
                 try:
                     columns = await self.columns(session, scope, values, records[at])
@@ -182,9 +180,6 @@ class Records(Generic[M]):
                     session.add(records[at])
                 for name, value in columns.items():
                     setattr(records[at], name, value)
-            if in_list and self.unique:
-                await session.flush()
-                await self._set_deleted(session, numbers, None)
             return await self._written(session, scope, records, added=not numbers)
 
         return await write(scope.caller.services, work, dry=dry)
@@ -217,14 +212,6 @@ class Records(Generic[M]):
                 fields = {f"[{at}].{self.unique[-1]}": "taken"}
                 raise ApiError(409, f"the {what} is taken", fields=fields)
             seen.add(key)
-
-    async def _set_deleted(
-        self, session: AsyncSession, numbers: Sequence[int], at: datetime | None
-    ) -> None:
-        """Take the records out of the unique index: two of them may exchange what is unique."""
-        model: Any = self.model
-        change = update(model).where(model.id.in_(numbers)).values(deleted_at=at)
-        await session.execute(change.execution_options(synchronize_session=False))
 
     async def delete(self, scope: Scope) -> DoneAnswer:
         """Delete a record."""

@@ -1,7 +1,6 @@
 """Errors: which may be retried, how calls are retried, and how an outage is logged."""
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +13,6 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from structlog.testing import capture_logs
 
-from catalog.database import within
 from engine.process.failures import (
     Backoff,
     ServerErrors,
@@ -127,17 +125,3 @@ async def test_checks_run_concurrently_and_each_is_bounded(metrics: Metrics) -> 
     assert found == {"a": False, "b": False, "c": True}
     assert time.monotonic() - began < 20
     assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 1
-
-
-async def test_work_that_fails_when_its_wait_is_cancelled_is_not_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    failing = asyncio.get_running_loop().create_future()
-    waiting = asyncio.create_task(within(60, failing))
-    await asyncio.sleep(0)
-    failing.set_exception(OSError("no route"))
-    waiting.cancel()
-    await asyncio.wait({waiting})
-    del failing
-    gc.collect()
-    assert caplog.text == ""

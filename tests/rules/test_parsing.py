@@ -15,7 +15,6 @@ from rules.parsing import (
     parse_zone,
     zone_from_rssi,
 )
-from rules.visits import weakest_signal
 
 
 @pytest.mark.parametrize("zone", list(Zone))
@@ -57,17 +56,6 @@ def test_near_is_from_half_a_metre_up_to_and_including_four() -> None:
     assert zone_from_rssi(half, 2 * half - 0.001) is Zone.IMMEDIATE
     assert zone_from_rssi(-four, 0) is Zone.NEAR
     assert zone_from_rssi(-four, 0.001) is Zone.FAR
-
-
-@pytest.mark.parametrize("reach", [Zone.IMMEDIATE, Zone.NEAR])
-@pytest.mark.parametrize(("tx_power", "exponent"), [(None, 2.0), (-65, 2.7)])
-def test_the_weakest_signal_is_the_last_one_within_reach(
-    reach: Zone, tx_power: int | None, exponent: float
-) -> None:
-    weakest = weakest_signal(reach, tx_power, exponent)
-    assert weakest is not None
-    assert zone_from_rssi(weakest + 0.001, tx_power, exponent) is reach
-    assert zone_from_rssi(weakest - 0.001, tx_power, exponent) > reach
 
 
 @pytest.mark.parametrize(

@@ -206,8 +206,11 @@ async def test_each_watcher_is_shown_what_it_wants(feed: Feed):
         assert sorted(each.reason for each in found) == reasons
 
 
-async def test_a_flood_is_sampled_and_hides_no_other_company(feed: Feed):
+async def test_a_flood_is_sampled_and_hides_no_other_company(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+):
     """For a full watcher decisions are only counted; a quiet company's watcher gets all."""
+    monkeypatch.setattr(decision_feed, "_WRITE_SECONDS", 1.0)  # all is pushed before a write
     loud = await Watching(feed.trigger, "loud").begin(company=1)
     quiet = await Watching(feed.trigger, "quiet").begin(company=2)
     pushed = [far(f"device {number}") for number in range(2000)]

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.catalog import make_catalog
@@ -150,8 +150,7 @@ class GroupWatch:
         (future,) = self._admin.describe_consumer_groups(
             [self._group], request_timeout=_TIMEOUT
         ).values()
-        try:
-            members = future.result().members
-        except KafkaException:  # brokers since 4.0 say so of a group that does not exist yet
-            return False
+        # Brokers since 4.0 say so of a group that does not exist yet. (Raised, the error would keep
+        # the client for longer than the broker, and the process would wait for its end.)
+        members = () if future.exception() else future.result().members
         return any(each.assignment and each.assignment.topic_partitions for each in members)

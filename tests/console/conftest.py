@@ -1,16 +1,19 @@
 """The console in this process, on SQLite and a real Redis."""
 
 from collections.abc import AsyncIterator
+from datetime import date, datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import text
 
 from catalog.models import Base
-from tests.api.conftest import _cheap_passwords, api, bodies, settings, today
+from tests.api.conftest import _cheap_passwords, api, bodies, settings
 from tests.api.harness import Bodies, Harness
 from tests.console.visitor import Visitor
 
-__all__ = ["_cheap_passwords", "api", "bodies", "settings", "today"]
+__all__ = ["_cheap_passwords", "api", "bodies", "settings"]
+ZONE = "Europe/Paris"
 
 
 @pytest.fixture
@@ -30,4 +33,10 @@ async def visitor(api: Harness) -> AsyncIterator[Visitor]:
 
 @pytest.fixture
 async def venue(visitor: Visitor, bodies: Bodies) -> int:
-    return await visitor.made("/region", bodies.venue(name="Pier", time_zone="Europe/Paris"))
+    return await visitor.made("/region", bodies.venue(name="Pier", time_zone=ZONE))
+
+
+@pytest.fixture
+def today() -> date:
+    """The day at the venue when the test begins: the console's day."""
+    return datetime.now(ZoneInfo(ZONE)).date()

@@ -56,7 +56,8 @@ _COPIED_FIELDS = tuple(
 class PendingCall:
     """A record of connector-calls on its way, and what has become of it.
 
-    `topic` is that of the notification, whose id owns the claim; `detected_at` is epoch seconds;
+    `topic` is that of the notification, whose id owns the claim; `detected_at` is epoch seconds, as
+    is `fresh_from`: an exit may be long after its detection, and is fresh when it is triggered.
     `known` is the catalog's record of the device. `call` is missing if none could be made.
     """
 
@@ -65,6 +66,7 @@ class PendingCall:
     message: ConnectorCall
     notification_id: bytes
     detected_at: float
+    fresh_from: float
     known: DeviceRecord | None = None
     span: Span | None = None
     call: Call | None = None
@@ -164,7 +166,9 @@ def decode_call(record: ConsumerRecord[bytes, bytes], topic: str) -> PendingCall
     notification_id = uuid.UUID(message.id)
     if str(notification_id) != message.id:
         raise ValueError(f"id: {shown(message.id)} is no UUID in lower case with dashes")
-    return PendingCall(record, topic, message, notification_id.bytes, parse(message.detected_at))
+    detected_at = parse(message.detected_at)
+    fresh_from = parse(message.triggered_at) if message.on == "exit" else detected_at
+    return PendingCall(record, topic, message, notification_id.bytes, detected_at, fresh_from)
 
 
 def _check(message: ConnectorCall) -> None:
@@ -174,7 +178,7 @@ def _check(message: ConnectorCall) -> None:
     if not all(0 < cap.most <= 1000 and 0 < cap.seconds <= LONGEST_DELAY for cap in message.caps):
         raise ValueError("caps: not numbers of notifications and seconds")
     places = [kind for kind in PLACES if getattr(message, kind) is not None]
-    if len(places) != 1 or (message.beacon is None) != (message.proximity is None):
+    if len(places) != 1 or (message.proximity and not message.beacon):
         raise ValueError("one of beacon (with proximity), geofence, nfc and qrcode is required")
     if max(abs(device.id or 0), abs(device.id_connector or 0)) > _HIGHEST_ID:
         raise ValueError("device: an id has more than 63 bits")
@@ -193,7 +197,8 @@ def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -
             "campaign": {"id": message.campaign.id, "name": message.campaign.name},
             "venue": {"id": message.venue.id, "name": message.venue.name},
             **{kind: msgspec.structs.asdict(place) for kind, place in places.items()},
-            **({"proximity": message.proximity} if message.beacon else {}),
+            # An exit by silence has none.
+            **({"proximity": message.proximity} if message.proximity else {}),
             "device": {
                 "udid": device.udid,
                 "id_connector": device.id_connector,
@@ -205,7 +210,7 @@ def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -
             },
             "detected_at": message.detected_at,
         },
-        fresh_until=pending.detected_at + fresh_seconds,
+        fresh_until=pending.fresh_from + fresh_seconds,
         endpoint=endpoint,
         traceparent=traceparent_of(pending.span.headers) if pending.span else None,
     )

@@ -136,19 +136,23 @@ NO_BEACON: dict[str, Any] = {"beacon": None, "proximity": None}
 DOOR = PlaceReference(12, "door")
 
 
-@pytest.mark.parametrize("kind", ["geofence", "nfc", "qrcode"])
-def test_another_place_than_a_beacon(kind: str) -> None:
-    one = answered(CONTENT, **(NO_BEACON | {kind: DOOR}))
-    body = build_call(one, ENDPOINT, 300.0).document
-    assert body[kind] == {"id": 12, "name": "door"}
-    out = one.notification()
-    for each in (body, json.loads(out.value or b"")):
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        *((kind, NO_BEACON | {kind: DOOR}) for kind in ("geofence", "nfc", "qrcode")),
+        ("beacon", {"proximity": None, "on": "exit"}),  # by silence
+    ],
+)
+def test_a_place_without_proximity(kind: str, fields: dict[str, Any]) -> None:
+    one = answered(CONTENT, **fields)
+    call = build_call(one, ENDPOINT, 300.0)
+    body, age = call.document, call.fresh_until - 300 - one.detected_at
+    assert age == (1 if kind == "beacon" else 0), "an exit is fresh when it is triggered"
+    for each in (body, json.loads(one.notification().value or b"")):
         assert {"beacon", "proximity", "geofence", "nfc", "qrcode"} & each.keys() == {kind}
 
 
-@pytest.mark.parametrize(
-    "fields", [NO_BEACON, {"nfc": DOOR}, {"proximity": None}, {"beacon": None, "nfc": DOOR}]
-)
+@pytest.mark.parametrize("fields", [NO_BEACON, {"nfc": DOOR}, {"beacon": None, "nfc": DOOR}])
 def test_a_call_has_one_place(fields: dict[str, Any]) -> None:
     assert not is_handled(msgspec.json.encode(message(**fields)))
 

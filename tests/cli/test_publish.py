@@ -66,17 +66,28 @@ def test_json_is_read_byte_for_byte(
     assert read(tmp_path, whole) == [Entry(line, value) for line, value in values]
 
 
+GOOD = f"{UUID},1,2,a,near,,,,"
+
+
 @pytest.mark.parametrize(
-    ("whole", "expected"),
+    ("form", "whole", "expected"),
     [
-        (b"[\n%s,\n" % ONE, "1: no JSON array"),
-        (b"\n[%s,\n%s]" % (ONE, TWO.replace(b"B5C4", b"zzzz")), "2: "),
-        (ONE.replace(b'"a"', b'"\\u0000"'), "1: .*udid"),
-        (ONE.decode().encode("utf-16"), "1: "),
+        ("jsonl", b"[\n%s,\n" % ONE, "1: no JSON array"),
+        ("jsonl", b"\n[%s,\n%s]" % (ONE, TWO.replace(b"B5C4", b"zzzz")), "2: "),
+        ("jsonl", ONE.replace(b'"a"', b'"\\u0000"'), "1: .*udid"),
+        ("jsonl", ONE.decode().encode("utf-16"), "1: "),
+        ("csv", f"{HEADER}\n{GOOD}\n{UUID},65536,2,a,near,,,,\n{GOOD}", "3: .*major"),
+        ("csv", f"{HEADER}\n{GOOD}\n{UUID},1,2,a,near\n{GOOD}", "3: 5 cells; accepted: 9"),
+        ("csv", f'{HEADER}\n{GOOD}\n{UUID},1,2,"a,near,,,,\n{GOOD}', "3: .*not CSV"),
+        ("csv", "uuid;udid;rssi", ".*'uuid;udid;rssi' in the header; accepted, "),
+        ("csv", "uuid,major,minor,udid,rssi,rssi", ".*'rssi', 'rssi' in the header"),
+        ("csv", "", ".*nothing in the header"),
     ],
 )
-def test_a_fault_is_named_with_its_line(tmp_path: Path, whole: bytes, expected: str) -> None:
-    (found,) = faults(tmp_path, whole)
+def test_a_fault_is_named_with_its_line(
+    tmp_path: Path, form: Format, whole: bytes | str, expected: str
+) -> None:
+    (found,) = faults(tmp_path, whole.encode() if isinstance(whole, str) else whole, form)
     assert re.match(expected, found), found
 
 
@@ -113,34 +124,6 @@ def test_a_row_names_any_place(tmp_path: Path) -> None:
     ]
     (found,) = faults(tmp_path, rows.encode(), "csv")
     assert re.match(r"5: .*position\.latitude", found), (found, bad)
-
-
-@pytest.mark.parametrize(
-    ("row", "named"),
-    [
-        (f"{UUID},65536,2,a,near,,,,", "major"),
-        (f"{UUID},1,2,a,near", "5 cells; accepted: 9"),
-        (f'{UUID},1,2,"a,near,,,,', "not CSV"),
-    ],
-)
-def test_a_bad_row_is_named(tmp_path: Path, row: str, named: str) -> None:
-    good = f"{UUID},1,2,a,near,,,,"
-    (found,) = faults(tmp_path, f"{HEADER}\n{good}\n{row}\n{good}".encode(), "csv")
-    assert found.startswith("3: ")
-    assert named in found
-
-
-@pytest.mark.parametrize(
-    ("header", "fault"),
-    [
-        (b"uuid;major;minor;udid;rssi", "'uuid;major;minor;udid;rssi' in the header; accepted, "),
-        (b"uuid,major,minor,udid,rssi,rssi", "'rssi', 'rssi' in the header"),
-        (b"", "nothing in the header"),
-    ],
-)
-def test_a_bad_header_is_named(tmp_path: Path, header: bytes, fault: str) -> None:
-    (found,) = faults(tmp_path, header, "csv")
-    assert fault in found
 
 
 def test_a_stamp_changes_detected_at_and_nothing_else() -> None:

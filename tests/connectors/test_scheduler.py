@@ -145,11 +145,14 @@ async def test_tries_end() -> None:
         assert len(one.service.requests) == 5, "no repetition helps"
 
 
-async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector() -> None:
+async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector(
+    request: pytest.FixtureRequest,
+) -> None:
     """Full collections are rare, and a call holds its record."""
     async with trial(tries=1) as one:
         gc.collect()
         gc.disable()
+        request.addfinalizer(gc.enable)
         for reply in (GOOD, BUSY, None):
             one.service.reply = reply
             call = call_to(f"{URL}1")
@@ -159,7 +162,6 @@ async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector() ->
             del call
             await passes()
             assert not any(isinstance(each, Call) for each in gc.get_objects()), reply
-        gc.enable()
 
 
 async def test_calls_over_a_companys_share_fail_at_once() -> None:

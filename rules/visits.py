@@ -252,12 +252,12 @@ class VisitBook:
             if len(events) == most:
                 until = self._deadlines[0][0]
                 break
-            _, visit_id, visitor, where = heappop(self._deadlines)
+            deadline, visit_id, visitor, where = heappop(self._deadlines)
             visits = self._visits.get(visitor, {})
             visit = visits.get(where)
             if visit is None or visit.id != visit_id:
                 continue
-            if visit.deadline >= until:
+            if visit.deadline > deadline:  # it goes on, or others end before it
                 self._watch(visitor, visit)
                 continue
             if visit.ended_at is None:

@@ -217,8 +217,10 @@ def test_nothing_is_kept_when_all_have_left():
     book = VisitBook()
     for number in range(50):
         book.observe((1, str(number)), (PLACES[0], VENUE), seen(100 + number / 10))
+    book.observe((1, "0"), PLACES[:1], seen(106))
     assert (len(book), book.open) == (50, 100)
-    book.expire(1000)
+    ends = [each.visit.deadline for each in book.expire(1000)]
+    assert ends == sorted(ends), "as if time had moved slowly"
     assert (len(book), book.open) == (0, 0)
 
 

@@ -108,7 +108,8 @@ class Call:
 
     `document` is the JSON that the service receives: id, campaign, venue, one of PLACES, proximity
     (of a beacon), device, detected_at. No try begins after `fresh_until` (epoch s). Requests carry
-    `traceparent` (W3C). `seconds` and `status` are those of the last try.
+    `traceparent` (W3C). It takes the room of `weight` calls while it waits. `seconds` and `status`
+    are those of the last try.
     """
 
     id: str
@@ -117,6 +118,7 @@ class Call:
     fresh_until: float
     endpoint: Endpoint
     traceparent: str | None = None
+    weight: int = 1
 
     tried: int = field(default=0, init=False)
     seconds: float | None = field(default=None, init=False)

@@ -78,9 +78,10 @@ class Breaker:
 class ScheduleLimits:
     """The scheduler's limits.
 
-    Calls in flight: `company` of one company, `in_all` of the process. `unfinished` calls may wait;
-    one company may have as many of them as there is free room (the dynamic threshold of Choudhury
-    and Hahne), so a company whose service hangs leaves half of the room that it found. While
+    Calls in flight: `company` of one company, `in_all` of the process. `unfinished` calls may wait,
+    large ones counted by their weight; one company may have as many of them as there is free room
+    (the dynamic threshold of Choudhury and Hahne), so a company whose service hangs leaves half of
+    the room that it found. While
     `unpublished` results wait for Kafka, no call starts.
 
     A call has at most `tries`. The wait before try n+1 is between a half and the whole of
@@ -145,12 +146,11 @@ class CallScheduler:
             self._companies[company.id] = company
         if company.unfinished >= self.limits.unfinished - self.unfinished:
             call.ended = True
-            detail = f"{company.unfinished} calls of the company wait already"
-            on_result(Failed(CallFault.OVERLOAD, detail))
+            on_result(Failed(CallFault.OVERLOAD, "too many calls of the company wait already"))
             return
         call.on_result = on_result
-        company.unfinished += 1
-        self.unfinished += 1
+        company.unfinished += call.weight
+        self.unfinished += call.weight
         company.waiting.append(call)
         self._resume_soon(company)
 
@@ -313,8 +313,8 @@ class CallScheduler:
     def _leave(self, call: Call) -> None:
         del call.on_result  # a reference cycle, which would be freed by the collector only
         call.ended = True
-        self.unfinished -= 1
-        self._companies[call.company_id].unfinished -= 1
+        self.unfinished -= call.weight
+        self._companies[call.company_id].unfinished -= call.weight
 
     def _sweep(self) -> None:
         """Expire old calls, and let calls past breakers after the pause."""

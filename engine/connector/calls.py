@@ -42,6 +42,7 @@ from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceRecord, completed_d
 
 DECLINED_SECONDS = 60  # for which a declined call keeps its claim at most
 
+_BYTES_OF_A_CALL = 2048  # of a usual record; what waits takes about three times as much memory
 _HIGHEST_ID = 2**63 - 1
 _CACHED_ENDPOINTS = 4096
 
@@ -213,6 +214,7 @@ def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -
         fresh_until=pending.fresh_from + fresh_seconds,
         endpoint=endpoint,
         traceparent=traceparent_of(pending.span.headers) if pending.span else None,
+        weight=1 + len(pending.record.value or b"") // _BYTES_OF_A_CALL,
     )
 
 

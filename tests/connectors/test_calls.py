@@ -93,10 +93,12 @@ def test_an_endpoint_that_cannot_be_used(fields: dict[str, str]) -> None:
 def test_the_document_that_a_service_receives(
     known: DeviceRecord | None, id_received: int | None, test: bool | None, id_connector: int
 ) -> None:
-    one = received(device=KnownDevice(udid="phone", name="android", id_connector=id_received))
+    phone = KnownDevice(udid="phone", name="android", id_connector=id_received)
+    one = received(device=phone, push="long" * 1024)
     one.known = known
-    expected = document(ID, "phone", test=test, id_connector=id_connector)
-    assert build_call(one, ENDPOINT, 300.0).document == expected
+    call = build_call(one, ENDPOINT, 300.0)
+    assert call.document == document(ID, "phone", test=test, id_connector=id_connector)
+    assert call.weight == 3, "its record is large"
 
 
 def test_content_becomes_a_notification_that_keeps_everything_else() -> None:

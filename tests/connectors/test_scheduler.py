@@ -74,7 +74,7 @@ class Trial:
         self.results: Counter[int] = Counter()
         self.faults: Counter[str] = Counter()
 
-    def submit(self, company: int = 1, *, fresh: float = 60.0) -> None:
+    def submit(self, company: int = 1, *, fresh: float = 60.0, weight: int = 1) -> None:
         number = len(self.calls)
 
         def on_result(result: CallResult) -> None:
@@ -82,6 +82,7 @@ class Trial:
             self.faults[result.fault if isinstance(result, Failed) else type(result).__name__] += 1
 
         call = call_to(f"{URL}{company}", company=company, fresh=fresh)
+        call.weight = weight
         self.calls.append(call)
         self.scheduler.submit(call, on_result)
 
@@ -164,14 +165,15 @@ async def test_a_call_that_has_ended_is_freed_without_the_garbage_collector(
             assert not any(isinstance(each, Call) for each in gc.get_objects()), reply
 
 
-async def test_calls_over_a_companys_share_fail_at_once() -> None:
+@pytest.mark.parametrize(("weight", "too_many"), [(1, 30), (5, 70)])
+async def test_calls_over_a_companys_share_fail_at_once(weight: int, too_many: int) -> None:
     async with trial(company=4, in_all=16, unfinished=100) as one:
         for _ in range(80):
-            one.submit(1)
-        assert one.faults == {"connector_overload": 30}
+            one.submit(1, weight=weight)
         one.submit(2)
         await passes()
-        assert one.faults == {"connector_overload": 30}
+        assert one.faults == {"connector_overload": too_many}
+        await one.until_idle()
 
 
 @settings(max_examples=40, deadline=None)

@@ -75,7 +75,8 @@ async def findings(
             async for each in check(settings):
                 found.append(each)
         except Exception as error:
-            found.append(bad("reachable", line_of(error, complaints)))
+            of_kafka = complaints if check is check_kafka else ()
+            found.append(bad("reachable", line_of(error, of_kafka)))
     return found
 
 

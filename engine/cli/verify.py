@@ -238,7 +238,7 @@ async def _recorded_span(
             "database; start one with: proximity run --role recorder"
         )
     async with KafkaCluster(settings) as cluster:
-        states = (await cluster.state(figures)).topics
+        states = await cluster.visible(figures)
     present = {TopicPartition(name, each) for name in states for each in states[name].partitions}
     ranges = await reader.ranges(positions.keys() & present)
     span = _RecordedSpan()

@@ -203,6 +203,14 @@ class KafkaCluster:
         found = (await self.state(topics)).topics
         return {name: each.id for name, each in found.items() if not each.error and each.id}
 
+    async def visible(self, topics: Collection[str]) -> Mapping[str, TopicState]:
+        """The state of `topics`. Raises KafkaError if this login may not see one of them."""
+        found = (await self.state(topics)).topics
+        for name, each in found.items():
+            if each.error == FORBIDDEN:
+                raise for_code(FORBIDDEN)(f"topic {name} is hidden from this login")
+        return found
+
     async def state(self, topics: Collection[str]) -> ClusterState:
         """The state of the cluster and of `topics`. Unlike other requests of aiokafka, it never
         creates a topic."""

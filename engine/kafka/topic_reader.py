@@ -164,7 +164,7 @@ async def open_topic_reader(
 async def partitions_of(settings: Settings, topics: Collection[str]) -> list[TopicPartition]:
     """The partitions of those topics that exist. Raises KafkaError, OSError or TimeoutError."""
     async with KafkaCluster(settings) as cluster:
-        found = (await cluster.state(topics)).topics
+        found = await cluster.visible(topics)
     return [
         TopicPartition(name, number) for name in sorted(found) for number in found[name].partitions
     ]

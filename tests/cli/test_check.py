@@ -1,5 +1,7 @@
 """`proximity check` on real servers: what is right, and each thing that is not."""
 
+import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -74,6 +76,18 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
         (fault,) = (each for each in seen if each.state == "bad")
         assert fault.subject == "migrations"
         assert fault.result.endswith("run `proximity migrate`")
+
+
+async def test_a_database_is_not_blamed_on_kafka() -> None:
+    """Its checks run beside those of Kafka, whose client logs why no broker answers."""
+
+    async def refused(_: Settings) -> AsyncIterator[Finding]:
+        logging.getLogger("aiokafka").error("Unable to connect")
+        raise ConnectionRefusedError
+        yield
+
+    (fault,) = await findings(refused, load_settings())
+    assert fault.result.startswith("the database refused")
 
 
 async def test_a_published_secret_key() -> None:

@@ -86,13 +86,14 @@ def test_a_wrong_setting_is_named(
     expected: str,
 ) -> None:
     where = kafka.addresses[listener]
-    done = publish(rig, where, given | {"SECURITY_PROTOCOL": protocol})
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("proximity: Kafka")
-    assert where in done.stderr
-    assert expected in done.stderr
-    assert PASSWORD not in done.stderr
+    published = publish(rig, where, given | {"SECURITY_PROTOCOL": protocol})
+    for done in (published, rig("dead-letters", "list")):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert done.stderr.startswith("proximity: Kafka")
+        assert where in done.stderr
+        assert expected in done.stderr
+        assert PASSWORD not in done.stderr
 
 
 async def test_a_login_by_token_works(rig: Rig, kafka: SecuredKafkaServer) -> None:

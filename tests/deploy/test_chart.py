@@ -113,6 +113,7 @@ def test_helm_and_kubernetes_find_no_fault(values: Path | None) -> None:
             "settings.IN_FLIGHT_BYTES=1073741824",
             "IN_FLIGHT_BYTES: 1073741824 is not below the memory limit of roles.trigger, 640Mi",
         ),
+        ('settings.DRAIN_TIMEOUT="1m"', "1m is not below terminationGracePeriodSeconds, 40"),
     ],
 )
 def test_values_that_cannot_work_are_refused(wrong: str, reason: str) -> None:
@@ -212,6 +213,7 @@ def test_what_a_cluster_adds_reaches_every_pod() -> None:
         'extraEnv=[{"name":"HTTPS_PROXY","value":"http://proxy:3128"}]',
         f'image.digest="sha256:{"a" * 64}"',
         'roles.connector.nodeSelector={"pool":"egress"}',
+        'roles.trigger.resources={"limits":{"memory":671088640}}',
     )
     assert faults_in(manifests) == []
     for name, pod in pods(manifests).items():

@@ -137,10 +137,11 @@ volumes:
 {{ .Values.serviceAccount.create | ternary (include "proximity.name" .) (default "default" .Values.serviceAccount.name) }}
 {{- end -}}
 
-{{- /* The number of a quantity such as 640Mi. */ -}}
-{{- define "proximity.bytes" -}}
-{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
-{{- $text := toString . -}}
+{{- /* The number of a quantity such as 640Mi (bytes) or 5m (seconds). */ -}}
+{{- define "proximity.number" -}}
+{{- $units := dict "k" 1000 "M" 1000000 "G" 1000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 -}}
+{{- $units = merge $units (dict "ms" 0.001 "m" 60 "h" 3600 "d" 86400) -}}
+{{- $text := include "proximity.text" . -}}
 {{- mulf (regexFind "^[0-9.]+" $text | float64) (get $units (regexFind "[A-Za-z]*$" $text) | default 1) | int64 -}}
 {{- end -}}
 

@@ -22,7 +22,7 @@ from api.answers import (
 )
 from api.bodies import accepts, refuse
 from api.permissions import PREFIX, Caller, may_read, may_write
-from api.tenancy import of_company, write
+from api.tenancy import assign, of_company, writing
 from catalog.errors import DecryptionError
 from catalog.inputs import ConnectorInput, connector_conflicts
 from catalog.limits import lock_company
@@ -164,31 +164,24 @@ async def update_connector(caller: Writer) -> ConnectorAnswer:
         _log.info("a connector's name does not resolve", error=str(error))
     except EgressError as error:
         raise bad_fields({"url": str(error)}) from None
-
-    async def work(session: AsyncSession) -> ConnectorAnswer:
+    async with writing(caller.services) as session:
         await lock_company(session, caller.company_id)
         stored = await session.scalar(of_company(Connector, caller.company_id))
         tokens = encrypted(cipher, stored, values)
         if stored is None:
             stored = Connector(company_id=caller.company_id)
             session.add(stored)
-        for name, value in tokens.items():
-            setattr(stored, name, value)
+        assign(stored, tokens)
         await session.flush()
         return _shown(stored, cipher)
-
-    return await write(caller.services, work)
 
 
 @router.delete("")
 async def delete_connector(caller: Writer) -> DoneAnswer:
     """Delete the connector. Without one, campaigns of format connector send nothing."""
-
-    async def work(session: AsyncSession) -> None:
+    async with writing(caller.services) as session:
         await lock_company(session, caller.company_id)
         await session.delete(await _stored(session, caller))
-
-    await write(caller.services, work)
     return DoneAnswer()
 
 

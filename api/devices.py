@@ -25,7 +25,7 @@ from api.answers import (
 )
 from api.bodies import LISTING, Listing, OwnId, accepted, accepts, from_zero, searched
 from api.permissions import PREFIX, Caller, may_read, may_write
-from api.tenancy import find, listed, of_company, write
+from api.tenancy import assign, find, listed, of_company, writing
 from api.venues import BeaconAnswer
 from catalog.erasure import DeviceData
 from catalog.fields import Fields
@@ -203,17 +203,12 @@ async def get_device(
 async def update_device(caller: Writer, number: OwnId, limit: Traces = _NEWEST) -> Any:
     """Set the test flag, and the time zone if it is given; only devices change anything else."""
     values = _update_of(await caller.body(), number)
-    query = of_company(Device, caller.company_id)
-
-    async def work(session: AsyncSession) -> Record:
-        device = await find(session, query, number, lock=True)
+    async with writing(caller.services) as session:
+        device = await find(session, of_company(Device, caller.company_id), number, lock=True)
         if any(getattr(device, name) != value for name, value in values.items()):
-            for name, value in (values | {"update_on": caller.services.clock()}).items():
-                setattr(device, name, value)
+            assign(device, values | {"update_on": caller.services.clock()})
             await session.flush()
         return await _detail(session, device, limit)
-
-    return await write(caller.services, work)
 
 
 @router.delete("/{id}", response_model=ForgottenAnswer)

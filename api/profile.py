@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BeforeValidator, Field
-from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 from starlette.requests import Request
 
@@ -32,7 +31,7 @@ from api.permissions import (
 )
 from api.records import Records, Values, add_operations
 from api.sessions import SessionAnswer
-from api.tenancy import find, of_company, write
+from api.tenancy import assign, find, of_company, writing
 from catalog.accounts import MIN_PASSWORD_LENGTH
 from catalog.fields import Fields
 from catalog.inputs import (
@@ -186,17 +185,13 @@ async def edit_company(caller: Annotated[Caller, may_write("company")]) -> Compa
     after `visit_silence` seconds without a detection. Fields that are not given stay as they are.
     """
     values = await caller.values(CompanyRulesInput)
-
-    async def work(session: AsyncSession) -> CompanyRulesAnswer:
+    async with writing(caller.services) as session:
         await lock_company(session, caller.company_id)
         company = await session.get_one(Company, caller.company_id)
-        for name, value in values.items():
-            setattr(company, name, value)
+        assign(company, values)
         await session.flush()
         await check_quiet_hours(session, caller.company_id, "quiet_hours")
         return CompanyRulesAnswer.model_validate(company)
-
-    return await write(caller.services, work)
 
 
 @router.put(

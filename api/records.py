@@ -32,7 +32,7 @@ from api.bodies import (
     refuse,
 )
 from api.permissions import Caller, may_read, may_write
-from api.tenancy import PAGE, M, Query, find, listed, of_company, write
+from api.tenancy import PAGE, M, Query, assign, find, listed, of_company, writing
 from catalog.fields import Fields, joined
 from catalog.inputs import ByName, Name, Triple, TripleFields
 from catalog.limits import lock_company
@@ -158,8 +158,7 @@ class Records(Generic[M]):
         """
         owner: Record = {"company_id": scope.caller.company_id, "venue_id": scope.venue_id}
         owner = {name: owner[name] for name in owner if hasattr(self.model, name)}
-
-        async def work(session: AsyncSession) -> list[Answer]:
+        async with writing(scope.caller.services, dry=dry) as session:
             await scope.lock(session)
             records: list[Any] = [None] * len(given)
             if in_list and numbers:
@@ -178,11 +177,8 @@ class Records(Generic[M]):
                 if records[at] is None:
                     records[at] = self.model(**owner, **self.constants)
                     session.add(records[at])
-                for name, value in columns.items():
-                    setattr(records[at], name, value)
+                assign(records[at], columns)
             return await self._written(session, scope, records, added=not numbers)
-
-        return await write(scope.caller.services, work, dry=dry)
 
     async def _of_list(
         self, session: AsyncSession, scope: Scope, numbers: Sequence[int]
@@ -215,11 +211,8 @@ class Records(Generic[M]):
 
     async def delete(self, scope: Scope) -> DoneAnswer:
         """Delete a record."""
-
-        async def work(session: AsyncSession) -> None:
+        async with writing(scope.caller.services) as session:
             await session.delete(await find(session, self.query(scope), scope.number, lock=True))
-
-        await write(scope.caller.services, work)
         return DoneAnswer()
 
     async def restore(self, scope: Scope) -> Answer:
@@ -229,8 +222,7 @@ class Records(Generic[M]):
         """
         query, model = self.query(scope), self.model.__mapper__.class_
         since = scope.caller.services.clock() - RESTORABLE
-
-        async def work(session: AsyncSession) -> Answer:
+        async with writing(scope.caller.services) as session:
             await scope.lock(session)
             deleted = with_deleted(query.where(model.deleted_at >= since))
             record: Any = await find(session, deleted, scope.number, lock=True)
@@ -239,8 +231,6 @@ class Records(Generic[M]):
             await undelete(session, record)
             (answer,) = await self._written(session, scope, [record], added=True)
             return answer
-
-        return await write(scope.caller.services, work)
 
     async def _written(
         self, session: AsyncSession, scope: Scope, records: Sequence[Any], *, added: bool

@@ -1,12 +1,12 @@
 """Reads and writes records of one company.
 
-Every query of the interface begins with `of_company`, and every change goes through `write`: one
-transaction with the outbox rows and the audit entry (CatalogSession adds both), then the outbox is
-drained.
+Every query of the interface begins with `of_company`, and every change is made in `writing`: one
+transaction with the outbox rows and the audit entry (CatalogSession adds both).
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -23,7 +23,6 @@ from catalog.errors import LimitError
 from catalog.models import Base, Venue
 
 PAGE = 500
-T = TypeVar("T")
 M = TypeVar("M", bound=Base)
 Query = Select[M]
 
@@ -151,17 +150,16 @@ async def streamed(
     return StreamingResponse(all_pieces(), 200, headers, media_type)
 
 
-async def write(
-    services: Services, work: Callable[[AsyncSession], Awaitable[T]], *, dry: bool = False
-) -> T:
-    """Run `work` in a transaction and commit it; a dry run is rolled back.
+@asynccontextmanager
+async def writing(services: Services, *, dry: bool = False) -> AsyncIterator[AsyncSession]:
+    """A transaction that is committed at the end; a dry run is rolled back.
 
-    `work` locks what others may change. Raises ApiError (409 if a beacon's triple or a tag's value
-    is taken, 400 over a limit) and the errors of SQL.
+    Lock in it what others may change. Raises ApiError (409 if a beacon's triple or a tag's value is
+    taken, 400 over a limit) and the errors of SQL.
     """
     try:
         async with services.database.write.begin() as session:
-            result = await work(session)
+            yield session
             if dry:
                 await session.rollback()
     except LimitError as error:
@@ -172,7 +170,12 @@ async def write(
         if (what := _taken(error)) is None:
             raise
         raise ApiError(409, f"the {what} is taken") from None
-    return result
+
+
+def assign(record: Base, values: Mapping[str, Any]) -> None:
+    """Set attributes of a record."""
+    for name, value in values.items():
+        setattr(record, name, value)
 
 
 def _taken(error: IntegrityError) -> str | None:

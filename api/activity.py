@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from api.answers import Answer, Count, EpochTime, Id, ReasonName, Timestamp, ZoneName
-from api.bodies import LISTING, Listing, from_one
+from api.bodies import LISTING, FromOne, Listing
 from api.devices import CampaignOutcomeAnswer
 from api.permissions import AREAS, PREFIX, Caller, may_read
 from api.reports import ROLES, AwaitedCheck, LiveDecision, RoleReport
@@ -87,7 +87,7 @@ async def live_decisions(
     ] = None,
     lieu: Annotated[str | None, Query(description="Only at the venue with this name.")] = None,
     campaign: Annotated[
-        int | None, from_one("Only at beacons of this campaign, by its id.")
+        FromOne | None, Query(description="Only at beacons of this campaign, by its id.")
     ] = None,
     reason: Annotated[
         Reason | None,

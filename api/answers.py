@@ -10,7 +10,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from rules.model import Reason
 
-INT64 = 2**63 - 1
 Id = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 # Null in SQL, empty in answers.

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import Depends, Path, Query
+from pydantic import Field
 from starlette.requests import Request
 
-from api.answers import INT64, ApiError, bad_fields
+from api.answers import ApiError, bad_fields
 from catalog.fields import Faults, Fields, read_fields
+from catalog.inputs import INT64
 
 VENUE: Any = Path(alias="id", ge=1, le=INT64, description="The venue.")
 RECORD: Any = Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")
@@ -17,35 +19,27 @@ OWN: Any = Path(alias="id", ge=1, le=INT64, description="The record.")
 VenueId = Annotated[int, VENUE]
 RecordId = Annotated[int, RECORD]
 OwnId = Annotated[int, OWN]
-
-
-def from_one(description: str, alias: str | None = None) -> Any:
-    """A parameter of a query: an id or a number from 1."""
-    return Query(alias=alias, ge=1, le=INT64, description=description)
-
-
-def from_zero(description: str) -> Any:
-    """A parameter of a query: a number from 0."""
-    return Query(ge=0, le=INT64, description=description)
-
-
-def searched(description: str) -> Any:
-    """A parameter of a query: a text to find."""
-    return Query(max_length=255, pattern=r"^[^\x00]*$", description=description)
+FromZero = Annotated[int, Field(ge=0, le=INT64)]
+FromOne = Annotated[int, Field(ge=1, le=INT64)]  # also an id
+Searched = Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     """Which records a list has, and in which order: the query parameters of every list."""
 
-    limit: Annotated[int | None, from_one("The most records of the answer; default: all.")] = None
+    limit: Annotated[
+        FromOne | None, Query(description="The most records of the answer; default: all.")
+    ] = None
     after: Annotated[
-        int, from_zero("Only records with a greater id: the last id of the previous page.")
+        FromZero,
+        Query(description="Only records with a greater id: the last id of the previous page."),
     ] = 0
     search: Annotated[
-        str,
-        searched(
-            "Only records with this text in a name, address, uuid, value, udid, email, action."
+        Searched,
+        Query(
+            description="Only records with this text in a name, address, uuid, value, udid, email, "
+            "action."
         ),
     ] = ""
     active: Annotated[
@@ -59,7 +53,7 @@ class Listing:
             "then has at most 500 records, 50 of campaigns; `offset` leads to the next ones.",
         ),
     ] = "id"
-    offset: Annotated[int, from_zero("How many records to skip.")] = 0
+    offset: Annotated[FromZero, Query(description="How many records to skip.")] = 0
 
 
 LISTING: Any = Depends(Listing)

@@ -25,7 +25,7 @@ from api.answers import (
     forbidden,
     not_found,
 )
-from api.bodies import RecordId, VenueId, accepts, refuse
+from api.bodies import FromOne, RecordId, VenueId, accepts, refuse
 from api.permissions import AREAS, PREFIX, Caller, may_read
 from api.records import (
     IN_ORDER,
@@ -41,7 +41,6 @@ from api.records import (
     find_referenced,
     with_references,
 )
-from api.records import Id as ReferenceId
 from api.venues import BeaconAnswer, ExplainedBeaconAnswer, GeofenceAnswer
 from catalog import inputs
 from catalog.fields import ABSENT, Fields
@@ -221,9 +220,7 @@ _PLACES = {
     "nfc": ("nfcs", reading.SCAN_TAGS),
     "qrcode": ("qrcodes", reading.SCAN_TAGS),
 }
-PlaceById = Annotated[
-    ById | ReferenceId, IN_ORDER, Field(description="instead of a beacon: by its id")
-]
+PlaceById = Annotated[ById | FromOne, IN_ORDER, Field(description="instead of a beacon: by its id")]
 
 
 class ExplainQuestion(Fields):
@@ -231,7 +228,7 @@ class ExplainQuestion(Fields):
 
     at: inputs.Instant = Field(ABSENT, json_schema_extra={"description": "Default: now."})
     beacon: Annotated[
-        ById | ByTriple | ReferenceId,
+        ById | ByTriple | FromOne,
         IN_ORDER,
         Field(description="a beacon by id, or by uuid, major and minor"),
     ] = ABSENT

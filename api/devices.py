@@ -23,7 +23,7 @@ from api.answers import (
     ZoneName,
     bad_fields,
 )
-from api.bodies import LISTING, Listing, OwnId, accepted, accepts, from_zero, searched
+from api.bodies import LISTING, FromZero, Listing, OwnId, Searched, accepted, accepts
 from api.permissions import PREFIX, Caller, may_read, may_write
 from api.tenancy import assign, find, listed, of_company, writing
 from api.venues import BeaconAnswer
@@ -167,7 +167,7 @@ async def list_devices(
     caller: Reader,
     listing: Listing = LISTING,
     udid: Annotated[
-        str | None, searched("Only the device with this udid, if there is one.")
+        Searched | None, Query(description="Only the device with this udid, if there is one.")
     ] = None,
 ) -> Response:
     """The company's devices."""
@@ -182,8 +182,12 @@ async def get_device(
     caller: Reader,
     number: OwnId,
     limit: Traces = _NEWEST,
-    after: Annotated[int, from_zero("The id of the oldest in `beacon` and `place`.")] = 0,
-    after_auth: Annotated[int, from_zero("The last id of the previous page of `auth`.")] = 0,
+    after: Annotated[
+        FromZero, Query(description="The id of the oldest in `beacon` and `place`.")
+    ] = 0,
+    after_auth: Annotated[
+        FromZero, Query(description="The last id of the previous page of `auth`.")
+    ] = 0,
 ) -> Any:
     """A device and its traces, the newest first.
 

@@ -17,7 +17,7 @@ from sqlalchemy import or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
-from api.answers import INT64, Answer, ApiError, DoneAnswer, Record
+from api.answers import Answer, ApiError, DoneAnswer, Record
 from api.bodies import (
     LISTING,
     MOST_LISTED,
@@ -25,6 +25,7 @@ from api.bodies import (
     RECORD,
     VENUE,
     DryRun,
+    FromOne,
     Listing,
     accepted,
     accepted_list,
@@ -304,13 +305,12 @@ def _scope(permitted: Any, *, in_venue: bool, of_one: bool) -> Any:
 
 
 Reference = int | str | Triple
-Id = Annotated[int, Field(ge=1, le=INT64)]
 
 
 class RecordById(Fields):
     """A record of the company by its id."""
 
-    id: Id
+    id: FromOne
 
 
 def _several(accepts: str) -> Any:
@@ -333,10 +333,10 @@ Tags = Annotated[
     _several('objects {"name": string} or {"id": integer}, or names'),
 ]
 Beacons = Annotated[
-    list[Annotated[ById | ByTriple | Id, IN_ORDER]],
+    list[Annotated[ById | ByTriple | FromOne, IN_ORDER]],
     _several("beacons by id, or by uuid, major and minor"),
 ]
-Places = Annotated[list[Annotated[ById | Id, IN_ORDER]], _several("places of the venue by id")]
+Places = Annotated[list[Annotated[ById | FromOne, IN_ORDER]], _several("places of the venue by id")]
 
 
 async def with_references(session: AsyncSession, scope: Scope, values: Values) -> dict[str, Any]:

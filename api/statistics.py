@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from api.answers import Answer, Count, Id, ReasonName, Record, Text, Timestamp, bad_fields
-from api.bodies import OwnId, from_one
+from api.bodies import FromOne, OwnId
 from api.permissions import PREFIX, Caller, may_read, services_of
 from api.tenancy import find, json_array, of_company, streamed
 from catalog.database import Database
@@ -67,7 +67,9 @@ def _days(request: Request, first: First = None, last: Last = None) -> tuple[dat
 
 SomeDays = Annotated[tuple[date, date], Depends(_days)]
 OneKind = Annotated[StatisticKind, Query(description="The kind of record.")]
-VenueOnly = Annotated[int | None, from_one("Only this venue, by its id.", "venue")]
+VenueOnly = Annotated[
+    FromOne | None, Query(alias="venue", description="Only this venue, by its id.")
+]
 Largest = Annotated[
     int, Query(alias="limit", ge=1, le=100, description="The most records of the answer.")
 ]
@@ -186,7 +188,7 @@ async def statistics_by_day(
     kind: OneKind = "venue",
     venue: VenueOnly = None,
     number: Annotated[
-        int | None, from_one("Only this record of the kind, by its id.", "id")
+        FromOne | None, Query(alias="id", description="Only this record of the kind, by its id.")
     ] = None,
 ) -> Any:
     """The sums by day, of all records of a kind or of one record.
@@ -241,7 +243,7 @@ async def statistics_by_reason(
         int, Query(ge=0, le=100, description="The most campaigns of each reason.")
     ] = 20,
     campaign: Annotated[
-        int | None, from_one("Only decisions about this campaign, by its id.")
+        FromOne | None, Query(description="Only decisions about this campaign, by its id.")
     ] = None,
 ) -> Any:
     """The triggers' decisions by reason, the most frequent first; also of one campaign alone.

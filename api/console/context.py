@@ -269,6 +269,4 @@ def refused(request: Request, error: ApiError) -> Response:
     faults = "; ".join(f"{place}: {fault}" for place, fault in error.fields.items())
     values = {"status": error.status, "message": faults or error.message}
     template = "sign_in.html#part" if is_part else "sign_in.html"
-    page = rendered(template, translations_for(request), values, error.status)
-    page.headers.update(error.headers or {})
-    return page
+    return rendered(template, translations_for(request), values, error.status, error.headers)

@@ -1,6 +1,6 @@
 """Reads posted forms, refuses those of other sites, and shows delays and tags in forms."""
 
-import csv
+import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, urlsplit
 
@@ -67,15 +67,22 @@ def joined_delay(number: str, unit: str) -> str:
     return unit if number.strip() in ("", "1") else f"{number.strip()} {unit}s"
 
 
+_TAG = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=[,\n]|$)|([^,\n]+))')
+
+
 def tag_names(text: str) -> list[dict[str, str]]:
-    """The tags in a comma-separated text. A name with a comma stands in double quotes."""
-    rows = csv.reader(text.splitlines(), skipinitialspace=True)
-    return [{"name": name.strip()} for row in rows for name in row if name.strip()]
+    """The tags in a comma-separated text.
+
+    A name with a comma, or with blanks at its ends, stands in double quotes.
+    """
+    names = [quoted.replace('""', '"') or plain.strip() for quoted, plain in _TAG.findall(text)]
+    return [{"name": name} for name in names if name]
 
 
 def tag_text(tags: Iterable[dict[str, str]]) -> str:
     """The text from which `tag_names` reads the tags again."""
+    names = (tag["name"] for tag in tags)
     return ", ".join(
-        '"' + name.replace('"', '""') + '"' if "," in name or '"' in name else name
-        for name in (tag["name"] for tag in tags)
+        name if tag_names(name) == [{"name": name}] else '"' + name.replace('"', '""') + '"'
+        for name in names
     )

@@ -28,7 +28,11 @@ _PREVIEW_POLICY = (
 
 
 def rendered(
-    template: str, texts: Translations, values: Mapping[str, Any], status: int = 200
+    template: str,
+    texts: Translations,
+    values: Mapping[str, Any],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Render a page, or one block of it: `overview.html#figures`. Templates find macros in `ui`."""
     name, _, block = template.partition("#")
@@ -36,7 +40,7 @@ def rendered(
     given = {"w": texts, **values}
     given["ui"] = macros.make_module(given)
     parts = page.blocks[block](page.new_context(given)) if block else [page.render(given)]
-    return HTMLResponse("".join(parts), status, headers=_HEADERS)
+    return HTMLResponse("".join(parts), status, headers={**_HEADERS, **(headers or {})})
 
 
 def previewed(content: str) -> Response:

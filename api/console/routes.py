@@ -59,7 +59,7 @@ async def sign_in(request: Request) -> Response:
         texts = translations_for(request)
         message = texts("sign_in_wrong") if error.status == 404 else error.message
         values = {"message": message, "email": credentials["email"], "status": 0}
-        return rendered("sign_in.html", texts, values, error.status)
+        return rendered("sign_in.html", texts, values, error.status, error.headers)
     answer = RedirectResponse(PATH, 303)
     keep_session(answer, request, reply.json()["session"]["token"])
     return answer

@@ -21,7 +21,6 @@ from tests.servers.proximity import Command
 
 EXAMPLES = 200 if "PROXIMITY_TEST_FULL" in os.environ else 3
 DEADLINE = 1800.0
-METHODS = {"get", "post", "put", "delete"}
 # They end the session with which everything else is tried, or call an address that was made up.
 LEFT_OUT = ("DELETE /v2/auth", "PUT /v2/profile/password", "POST /v2/connector/test")
 CHECKS = (
@@ -64,7 +63,7 @@ async def test_the_document_is_true(database: Database, served: Command, tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     document = await asyncio.to_thread(httpx.get, f"{served.url}/openapi.json")
     paths = document.json()["paths"].values()
-    operations = sum(len(path.keys() & METHODS) for path in paths) - len(LEFT_OUT)
+    operations = sum(map(len, paths)) - len(LEFT_OUT)
     assert f"Tested: {operations}" in done.stdout
     assert "request failed" not in served.output
 

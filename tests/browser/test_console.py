@@ -76,11 +76,8 @@ async def test_a_marketer_makes_a_campaign(visit: BrowserVisit, world: World):
     path = f"/lieu/{world.ids['venue']}/campaign"
     _, made = (await visit.harness.call("GET", path, visit.headers)).json()
     assert [each["name"] for each in made["beacons"]] == ["Quay"]
-    assert (made["name"], made["start_time"], made["tags"][0]["name"]) == (
-        "Ferry",
-        "22:00",
-        "study",
-    )
+    facts = made["name"], made["start_time"], made["tags"][0]["name"]
+    assert facts == ("Ferry", "22:00", "study")
 
 
 async def test_a_reader_sees_what_a_phone_shows(visit: BrowserVisit, world: World):

@@ -86,12 +86,13 @@ async def test_a_campaign_is_made_and_changed(visitor: Visitor, bodies: Bodies, 
         "&friday=1&start_day=2030-07-01&end_day=2030-12-31&start_time=09:00&end_time=18:00&active=1"
     )
     given = dict(parse_qsl(written))
-    given |= {"beacons": str(beacon), "qrcodes": str(code), "tags": 'door, "food, drinks"'}
-    wrong = {"start_time": "9 o'clock", "cache": "x"}
+    given |= {"beacons": str(beacon), "qrcodes": str(code), "tags": 'door, "food, drinks", " sea "'}
+    wrong = {"start_time": "9 o'clock", "cache": "x", "unsent-template": "a draft"}
     page = SeenPage((await visitor.post(f"{own}/new", given | wrong)).text)
     problems = {tag.get("id") for _, tag in page.tags if tag.get("class") == "problem"}
     assert problems == {"start_time-note", "cache-note"}
     assert page.field("start_day") == "2030-07-01"
+    assert "a draft" in page.text
     gone = await visitor.post(f"{own}/new", given | {"beacons": "999999"})
     assert "999999: not a beacon of this company" in SeenPage(gone.text).texts
     made = await visitor.post(f"{own}/new", given)

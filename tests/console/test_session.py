@@ -20,9 +20,9 @@ OTHERS: tuple[dict[str, str], ...] = (
 )
 
 
-async def sign_in(api: Harness, email: str, password: str, **headers: str) -> httpx.Response:
+async def sign_in(api: Harness, email: str, password: str) -> httpx.Response:
     form = {"email": email, "password": password}
-    return await api.client.post("/console/sign-in", data=form, headers=FROM_HERE | headers)
+    return await api.client.post("/console/sign-in", data=form, headers=FROM_HERE)
 
 
 @pytest.fixture
@@ -38,6 +38,9 @@ async def test_in_and_out(api: Harness, owner: str):
     assert "No account has this e-mail address and password." in page.text
     assert page.field("email") == owner
     assert page.field("password") is None
+    for _ in range(4):
+        refused = await sign_in(api, "nobody@example.org", "guess")
+    assert (refused.status_code, int(refused.headers["retry-after"]) > 0) == (429, True)
     answer = await sign_in(api, owner, PASSWORD)
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     cookie = answer.headers["set-cookie"].lower()

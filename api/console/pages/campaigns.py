@@ -75,7 +75,8 @@ async def submit(context: Context) -> Response:
     try:
         stored = await store(CAMPAIGNS, context, values)
     except ApiError as refusal:
-        return await _form(context, values, refusal)
+        typed = {name.removeprefix("unsent-"): text for name, text in context.form.items()}
+        return await _form(context, typed | values, refusal)
     done = Notice("created" if context.is_new else "saved", stored["name"])
     return context.redirect(f"{CAMPAIGNS.page(context)}/{stored['id']}", done)
 

@@ -6,12 +6,16 @@
 
   const each = (selector, work) => document.querySelectorAll(selector).forEach(work);
 
-  // Parts that are shown for one choice of a list: "format:url". Fields of others are not sent.
+  // Parts that are shown for one choice of a list: "format:url". Fields of others are not sent,
+  // except under another name, so that what was typed outlives a refusal.
   each("[data-if]", (part) => {
     const [list, value] = part.dataset.if.split(":");
     const field = document.getElementById(list);
     const show = () => { part.hidden = part.disabled = field.value !== value; };
     field.addEventListener("change", show);
+    field.form.addEventListener("formdata", ({ formData }) => {
+      part.querySelectorAll(":disabled").forEach(({ name, value }) => formData.set(`unsent-${name}`, value));
+    });
     show();
   });
 

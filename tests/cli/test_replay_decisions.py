@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from catalog.database import Database
+from catalog.index.entries import ApplicationEntry, application_field, geofences_field
 from catalog.load import load_document
 from catalog.models import Base, Campaign
 from catalog.secrets import open_cipher
 from engine.cli.detection_file import Entry
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, loaded_over, read_catalog
 from engine.cli.replay.decisions import VisitReplay, VisitSettings, local_hour
-from engine.kafka.detections import BeaconKey, DecodedDetection
-from engine.kafka.messages import Detection, ReceivedDevice
+from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
+from engine.kafka.messages import Coordinates, Detection, ReceivedDevice
 from engine.process.settings import Settings
 from engine.trigger.place_cache import IndexedPlace
 from engine.wiring.parts import catalog_limits
 from rules.decision import decide
+from rules.geofences import Circle, GeofenceGrid
 from rules.model import CompanyRules, Reason, Zone
 from tests.cli.replay_run import TRIPLE, catalog_replay, document
 from tests.cli.replay_run import campaign as draft
-from tests.rules.records import UUID, beacon, campaign, epoch
+from tests.rules.records import UUID, beacon, campaign, epoch, geofence
 
 NOON = epoch("2026-11-20T12:00:00Z")
 LONG_AGO = epoch("2020-06-01T12:00:00+02:00")
@@ -213,3 +215,19 @@ def test_moments_of_visits_fire_campaigns() -> None:
     lost, gained = ({row["campaign_id"]: row["only_here"] for row in each} for each in rows)
     assert (lost, gained) == ({1: 1, 2: 0, 3: 1, 4: 0}, {1: 0, 2: 0, 3: 0, 4: 0})
     assert {row["campaign_id"]: row["sent"] for row in rows[0]} == {1: 2, 2: 1, 3: 2, 4: 1}
+
+
+def test_a_place_of_one_catalog_is_none_of_the_next() -> None:
+    """A geofence was moved: its visits neither begin nor go on where it was."""
+    enter = campaign(id=1, on="enter", delay=0)
+    of_company = CompanyRules(company_id=1, tracks_visits=True)
+    key, named = GeofenceKey(4), {1: ReplayedCampaign("Mall", "Hall", "c", 1, "html")}
+    place = IndexedPlace(geofence(id=4), [enter], None, rules=of_company)
+    application = {application_field("k"): ApplicationEntry(id=3, company_id=1, active=True)}
+    at = seen("a", 0, None, api_key="k", position=Coordinates(48.85, 2.35))
+    sent = []
+    for latitude in (48.85, 48.95):
+        grid = {geofences_field(1): GeofenceGrid([Circle(4, latitude, 2.35, 200.0)])}
+        catalog = ReplayedCatalog("x", {key: place}, named, application | grid)
+        sent.append([grant.campaign.id for grant in catalog_replay(catalog, 300.0).decide([at])])
+    assert sent == [[1], []]

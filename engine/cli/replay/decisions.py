@@ -105,10 +105,13 @@ class VisitReplay:
         record, udid, known = detection.record, detection.message.device.udid, self.catalog
         whole = (record.topic, record.partition) if record.timestamp >= 0 else udid
         book, found = self._books.get(whole), list[PendingEvent]()
-        for each in (detection,) if isinstance(placed, Decision) else placed:
-            place = known.places.get(each.key)
-            decided = placed if isinstance(placed, Decision) else unknown(each.key)
-            company = decided.company_id if place is None else place.company_reference.id
+        where: list[tuple[DecodedDetection, IndexedPlace | None, int]] = []
+        if not isinstance(placed, Decision):
+            places = ((each, known.places.get(each.key)) for each in placed)
+            where = [(each, at, at.company_reference.id) for each, at in places if at is not None]
+        elif placed.reason in (Reason.OUTSIDE, Reason.INACCURATE):
+            where = [(detection, None, placed.company_id)]
+        for each, place, company in where:
             visited = () if place is None else self._visited(place)
             if book is None and visited:
                 margin = MARGIN if self.settings is None else self.settings.margin

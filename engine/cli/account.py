@@ -59,6 +59,7 @@ Levels = Annotated[
     ),
 ]
 Running = Coroutine[Any, Any, None]
+_written = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @command("account create", f'account create {_EMAIL} --company "Harbour Mall"', f"account {_FEW}")
@@ -193,7 +194,7 @@ async def audit(
     for entry in entries:
         at = format_instant(entry.create_on.timestamp())
         changes = ", ".join(
-            f"{name} {json.dumps(entry.before.get(name))} -> {json.dumps(value)}"
+            f"{name} {_written(entry.before.get(name))} -> {_written(value)}"
             for name, value in entry.after.items()
         )
         if as_json:

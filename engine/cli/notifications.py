@@ -40,10 +40,10 @@ async def tail(
     """
     on_begin = partial(say, "reading notifications; Ctrl-C ends", err=True)
     async with aclosing(published(begin_quietly(), from_beginning, on_begin)) as values:
-        async for found, value in values:
+        async for found, value, line in values:
             names = (None, str(found.campaign.id), found.campaign.name.casefold())
             if (campaign and campaign.casefold()) in names and udid in (None, found.device.udid):
-                say(msgspec.json.format(value, indent=-1).decode() if as_json else one_line(found))
+                say(msgspec.json.format(value, indent=-1).decode() if as_json else line)
                 count = None if count is None else count - 1
                 if count == 0:
                     return
@@ -51,8 +51,9 @@ async def tail(
 
 async def published(
     settings: Settings, from_beginning: bool, on_begin: Callable[[], None] = lambda: None
-) -> AsyncGenerator[tuple[Notification, bytes], None]:
-    """Notifications as they come, each with its message; with `from_beginning` first the topic's.
+) -> AsyncGenerator[tuple[Notification, bytes, str], None]:
+    """Notifications as they come, each with its message and a line about it; with `from_beginning`
+    first the topic's.
 
     Never ends; `on_begin` is called when none will be missed. Raises CommandError if there is no
     topic, and KafkaError or TimeoutError.
@@ -70,14 +71,15 @@ async def published(
                 value = record.value or b""
                 try:
                     found = _decode(value)
+                    line = _line(found)
                 except (ValueError, RecursionError):
                     say("a record that is not a notification is skipped", err=True)
                 else:
-                    yield found, value
+                    yield found, value, line
 
 
-def one_line(notification: Notification) -> str:
-    """The time, the campaign, the device and the text on the phone."""
+def _line(notification: Notification) -> str:
+    """The time, the campaign, the device and the text on the phone. Raises ValueError."""
     at = datetime.fromtimestamp(parse(notification.triggered_at)).astimezone()
     return (
         f"{at:%H:%M:%S}  {notification.campaign.name} -> {notification.device.udid}: "

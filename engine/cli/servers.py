@@ -146,7 +146,7 @@ async def company_named(session: AsyncSession, name_or_id: str) -> Company:
 
 async def company_id(settings: Settings, name_or_id: str) -> int:
     """The id of the company; a name is looked up in SQL."""
-    if name_or_id.isdecimal():
+    if is_id(name_or_id):
         return int(name_or_id)
     async with open_migrated_database(settings) as database, database.read() as session:
         return (await company_named(session, name_or_id)).id

@@ -53,7 +53,7 @@ async def statistics(
     begin, end = latest_week(datetime.now(UTC))
     if last:
         end = parsed("--to", date.fromisoformat, last)
-        begin = end - WEEK
+        begin = max(end, date.min + WEEK) - WEEK
     begin = parsed("--from", date.fromisoformat, first) if first else begin
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")

@@ -273,7 +273,7 @@ class Settings(BaseModel):
         1024 * 1024, "most bytes of a request's body", unit="bytes", ge=1024
     )
     campaign_content_bytes: int = setting(
-        65_536, "most bytes of a campaign's texts, nfcs and qrcodes together", unit="bytes", ge=1024
+        65_536, "most bytes of a campaign's texts together", unit="bytes", ge=1024
     )
     venue_campaigns: Count = setting(1000, "most campaigns of a venue")
     venue_beacons: Count = setting(10_000, "most beacons of a venue")

@@ -81,6 +81,7 @@ def test_visits_in_a_terminal(proximity: Rig) -> None:
         ("venue", 1),
     ]
     assert lines[0]["lengths"]["15"] == 2
+    assert proximity("statistics", "--to", "0001-01-03").stdout.endswith("to 0001-01-03\n")
     nothing = proximity("statistics", *days, "--kind", "campaign")
     assert nothing.stdout == "no visits from 2026-11-14 to 2026-11-20\n"
     assert proximity("statistics", "--visits", "--csv", "-").returncode == 2

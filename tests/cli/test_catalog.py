@@ -143,6 +143,7 @@ def test_accounts_are_listed_in_both_forms(
     assert (account["company"], account["active"]) == ("Mall", True)
     levels = account["permission"]
     assert (levels.pop("device"), set(levels.values())) == (0, {1})
+    assert run(["tail", "--company", "9" * 20]) == 1, "no id has so many digits"
 
 
 KEY, NEW = "a passphrase of some length", "another passphrase entirely"

@@ -38,7 +38,7 @@ from engine.cli.demo.walk import (
     your_walk,
 )
 from engine.cli.local_servers import embedded_settings, free_port, write_env
-from engine.cli.notifications import one_line, published
+from engine.cli.notifications import published
 from engine.cli.output import print_table, say, shown_progress
 from engine.cli.publish import Item, send
 from engine.cli.servers import open_migrated_stores, open_publisher
@@ -177,8 +177,8 @@ async def _run(seconds: float, directory: Path | None) -> None:
         on_begin = partial(say, "Notifications as they come:")
         with suppress(asyncio.CancelledError):
             async with aclosing(published(settings, False, on_begin)) as values:
-                async for notification, _ in values:
-                    say(one_line(notification))
+                async for _, _, line in values:
+                    say(line)
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
 
@@ -272,7 +272,7 @@ async def _print_summary(settings: Settings, stores: Stores, metrics: Metrics) -
     # Of the connector campaign: its content is from the customer's service.
     (called,) = (each.name for each in campaigns if each.format == "connector")
     async with aclosing(published(settings, from_beginning=True)) as values:
-        async for found, value in values:
+        async for found, value, _ in values:
             if found.campaign.name == called:
                 typer.echo(msgspec.json.format(value).decode())
                 break

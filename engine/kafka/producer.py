@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
+from struct import unpack_from
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -21,7 +22,6 @@ from aiokafka.errors import (
     ProducerFenced,
     UnknownProducerId,
 )
-from aiokafka.partitioner import murmur2
 
 from engine.kafka.client import REQUEST_SECONDS, connection_options
 from engine.process.failures import Backoff, ServerErrors, kafka_may_recover
@@ -39,8 +39,9 @@ _BATCH_BYTES = 900_000
 _ALONE_BYTES = 256 * 1024
 _REMEMBERED_SECONDS = 60.0  # a topic's limit may be raised
 _NO_KEY = b"no key is like this one"
-# A longer key is no udid (255 characters): its hash is neither cached nor computed in Python.
+# A longer key is no udid (255 characters): its hash is not computed in Python.
 _LONGEST_KEY = 4 * 255
+_MURMUR_SEED, _MURMUR, _32_BITS = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _RENEWALS_AT_ONCE = 3
 _CLOSE_SECONDS = 1.0
@@ -57,10 +58,6 @@ _SEQUENCE_LOST = (
     ProducerFenced,
     ProducerClosed,
 )
-
-# Java's partitioner, so that a device has one partition whichever client publishes. Cached, because
-# it is computed in Python, byte by byte.
-_hash = lru_cache(maxsize=131_072)(murmur2)
 
 Headers = list[tuple[str, bytes]]  # aiokafka takes no other sequence
 
@@ -371,7 +368,22 @@ def key_hash(key: bytes | None) -> int:
     """What says the partition of a message with this key, modulo their number."""
     if key is None:
         return 0
-    return crc32(key) if len(key) > _LONGEST_KEY else _hash(key) & 0x7FFFFFFF
+    return crc32(key) if len(key) > _LONGEST_KEY else _murmur2(key) & 0x7FFFFFFF
+
+
+def _murmur2(key: bytes) -> int:
+    """The hash of Java's partitioner: a device has one partition whichever client publishes.
+
+    In words of four bytes: aiokafka's goes byte by byte, and takes three times as long.
+    """
+    words, hashed = len(key) // 4, _MURMUR_SEED ^ len(key)
+    for word in unpack_from(f"<{words}I", key):
+        mixed = word * _MURMUR & _32_BITS
+        hashed = (hashed * _MURMUR ^ (mixed ^ mixed >> 24) * _MURMUR) & _32_BITS
+    if rest := key[4 * words :]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * _MURMUR & _32_BITS
+    hashed = (hashed ^ hashed >> 13) * _MURMUR & _32_BITS
+    return hashed ^ hashed >> 15
 
 
 async def _stopped(producer: AIOKafkaProducer) -> None:

@@ -43,7 +43,6 @@ from engine.redis.devices import NO_ANSWER, DeviceKey, DeviceRecord, completed_d
 DECLINED_SECONDS = 60  # for which a declined call keeps its claim at most
 
 _BYTES_OF_A_CALL = 2048  # of a usual record; what waits takes about three times as much memory
-_HIGHEST_ID = 2**63 - 1
 _CACHED_ENDPOINTS = 4096
 
 _decode = msgspec.json.Decoder(ConnectorCall).decode
@@ -174,15 +173,12 @@ def decode_call(record: ConsumerRecord[bytes, bytes], topic: str) -> PendingCall
 
 def _check(message: ConnectorCall) -> None:
     """Refuse values that the types allow but SQL, Redis or a notification cannot hold."""
-    device = message.device
-    check_device(device)
+    check_device(message.device)
     if not all(0 < cap.most <= 1000 and 0 < cap.seconds <= LONGEST_DELAY for cap in message.caps):
         raise ValueError("caps: not numbers of notifications and seconds")
     places = [kind for kind in PLACES if getattr(message, kind) is not None]
     if len(places) != 1 or (message.proximity and not message.beacon):
         raise ValueError("one of beacon (with proximity), geofence, nfc and qrcode is required")
-    if max(abs(device.id or 0), abs(device.id_connector or 0)) > _HIGHEST_ID:
-        raise ValueError("device: an id has more than 63 bits")
 
 
 def build_call(pending: PendingCall, endpoint: Endpoint, fresh_seconds: float) -> Call:

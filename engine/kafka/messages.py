@@ -77,14 +77,14 @@ class ReceivedDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     version: _Name | None = None
     model: _Name | None = None
     token_push: Annotated[str, Meta(max_length=4096)] | None = None
-    id_connector: int | None = None
+    id_connector: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     time_zone: TimeZone | None = None
 
 
 class KnownDevice(ReceivedDevice, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The device of an outgoing message: as received, completed from the catalog's record."""
 
-    id: int | None = None
+    id: Id | None = None
     # As long as the management interface allows.
     name: str | None = None
     version: str | None = None

@@ -58,7 +58,6 @@ Changes = dict[DeviceIdentity, DeviceChanges]
 StoredDevices = Mapping[DeviceIdentity, StoredDevice]
 
 STATUS = {zone: zone.name.lower() for zone in Zone}  # of a trace row
-_INT64 = 2**63
 _FIRST, _LAST = -62_135_596_800, 253_402_300_799  # of what a datetime holds
 
 
@@ -436,8 +435,7 @@ class PresenceReader(OwnTopicReader):
 
 
 def _known_facts(counted: Iterable[Counted]) -> Changes:
-    """The last known facts of the devices that SQL can store, without NUL characters (PostgreSQL
-    has none)."""
+    """The last known facts of the devices, without NUL characters (PostgreSQL has none)."""
     changes: Changes = {}
     known: dict[DeviceIdentity, ReceivedDevice] = {}  # what was noted last
     for message, device, *_ in counted:
@@ -449,9 +447,8 @@ def _known_facts(counted: Iterable[Counted]) -> Changes:
         for name in ("name", "version", "model", "token_push", "time_zone"):
             if (fact := getattr(facts, name)) is not None:
                 setattr(change, name, fact.replace("\0", ""))
-        number = facts.id_connector
-        if number is not None and -_INT64 <= number < _INT64:
-            change.id_connector = number
+        if facts.id_connector is not None:
+            change.id_connector = facts.id_connector
     return changes
 
 

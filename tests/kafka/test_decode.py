@@ -107,6 +107,10 @@ def test_bad_and_long_values_are_refused(fields: dict[str, Any]):
             "device.time_zone: 'Mars/Olympus' is no IANA time zone, such as Europe/Paris",
         ),
         (
+            {"device": {"udid": "d", "id_connector": 2**63}},
+            "Expected `int` <= 9223372036854775807 - at `$.device.id_connector`",
+        ),
+        (
             {"detected_at": 1_795_443_000},
             "detected_at: 1795443000 is 2026-11-23T14:10:00+0000 in epoch seconds: write epoch "
             "milliseconds",

@@ -160,8 +160,10 @@ class Publisher:
 
     Tasks may share it. It has an idempotent producer of its own with further `options`; `start`
     connects it. `errors` counts each failed try that is followed by another one. Several publishers
-    may share `refusals`.
+    may share `refusals`. `is_open` says whether published messages await their commit.
     """
+
+    is_open = False
 
     def __init__(
         self,

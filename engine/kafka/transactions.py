@@ -86,7 +86,6 @@ class TransactionalPublisher(Publisher):
         self._source = partition
         self._group = group
         self._beginning = asyncio.Lock()
-        self.is_open = False
 
     async def publish(
         self,

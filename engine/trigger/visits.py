@@ -139,7 +139,9 @@ class PartitionVisits:
     async def load(self) -> list[DecidedDetection]:
         """Go on where the last owner stopped. Returns what its events may fire."""
         self._offset, events = await self._store.load(self._book)
-        if self._tracking.in_transactions:
+        if self._tracking.in_transactions:  # those of committed records are published
+            committed = [each for each in events if 0 <= each.offset < self._begin]
+            self._published += [each.event.id.bytes for each in committed]
             events = [each for each in events if not 0 <= each.offset < self._begin]
         self._seen, self._moved_at = self._book.mark, self._tracking.clock()
         return self._to_publish(await self._decide(events))
@@ -255,7 +257,9 @@ class PartitionVisits:
         if not (found or self._book.changed or self._published):
             return []
         decided = await self._decide(found)
-        published, self._published = self._published, []
+        published = list[bytes]()
+        if not self._tracking.publisher.is_open:  # what is not committed may have to come again
+            published, self._published = self._published, []
         await self._store.save(self._book, self._offset, found, published)
         pause = 0.0 if self._tracking.in_transactions else _SAVE_SECONDS
         self.unsaved_from, self.save_at = None, asyncio.get_running_loop().time() + pause

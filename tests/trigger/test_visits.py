@@ -110,6 +110,17 @@ async def test_who_has_lost_the_partition_writes_no_more(mall: PushedTrigger) ->
     assert (await told(mall))[-1] == ("exit", "beacon")
 
 
+async def test_what_a_transaction_published_is_kept_until_it_is_committed(
+    mall: PushedTrigger,
+) -> None:
+    mall.publisher.is_open = True
+    await stay(mall, 0, 10)
+    await mall.worker.abandon()  # which aborts the transaction
+    mall.worker = mall.assigned()
+    await stay(mall, 20)
+    assert await told(mall) == [("enter", "beacon"), ("enter", "venue")] * 2
+
+
 async def test_a_topic_that_is_another_begins_anew(mall: PushedTrigger) -> None:
     def assigned(topic_id: str) -> None:
         mall.worker = mall.role.worker_for(mall.partition, Position(0, topic_id), lambda: None)

@@ -17,7 +17,7 @@ from catalog.models import Base, Campaign
 from catalog.secrets import open_cipher
 from engine.cli.detection_file import Entry
 from engine.cli.replay.catalogs import ReplayedCampaign, ReplayedCatalog, loaded_over, read_catalog
-from engine.cli.replay.decisions import VisitReplay, VisitSettings, local_hour
+from engine.cli.replay.decisions import CatalogReplay, VisitReplay, VisitSettings, local_hour
 from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey
 from engine.kafka.messages import Coordinates, Detection, ReceivedDevice
 from engine.process.settings import Settings
@@ -208,6 +208,10 @@ def test_moments_of_visits_fire_campaigns() -> None:
     enters, exits = [(1, 0.0), (1, 60.0)], [(3, 20.0), (3, 120.0)]
     assert sent[0] == sent[1] == [*enters, (2, 120.0), *exits, (4, 0.0)]
     assert sent[2] == [(1, 0.0), (2, 60.0), (3, 120.0), (4, 0.0)]
+    warm = CatalogReplay(catalog, VisitReplay(None, catalog, NOON + 60, 300.0, 2.0))
+    granted = warm.decide(detections) + warm.finish()
+    # An exit is dated at the last detection, so the one that is found at 60 s was before.
+    assert [g.campaign.id for g in granted] == [1, 2, 3]
     rows = [
         [row for row in each.rows([present, longer]) if row["kind"] == "campaign"]
         for each in (present, longer)

@@ -21,7 +21,7 @@ from uuid import UUID
 import typer
 from typer import Argument, Option
 
-from catalog.database import chunked
+from catalog.bounds import chunked
 from catalog.load import LoadError
 from catalog.plain_text import csv_text
 from engine.cli.command import CommandError, Json, begin_quietly, command, moment, parsed

@@ -186,7 +186,8 @@ class Grant(NamedTuple):
 class CatalogReplay:
     """Decides detections in the given order.
 
-    Detections before `visits.since` are decided but not counted, so that their claims are known.
+    Detections and moments before `visits.since` are decided but not counted, so that their claims
+    are known.
     The age of a detection is the delay of its record, because the trigger would have decided it on
     arrival. A detection from a file has no record, and is never stale or in the future. `reached`
     has the notifications of each campaign by device.
@@ -217,24 +218,21 @@ class CatalogReplay:
         """Decide detections and take the claims of the grants. Returns the grants that count."""
         granting: list[Grant] = []
         for detection in detections:
-            counted = detection.detected_at >= self.visits.since
             placed, now = self._placed(detection), arrival(detection)
-            granted: list[Grant] = []
             if isinstance(placed, Decision):
-                self._decisions[None, placed, False] += counted
+                self._decisions[None, placed, False] += detection.detected_at >= self.visits.since
             elif not is_exit(detection):
                 places = self.catalog.places
-                here = [at_place(each, places.get(each.key)) for each in placed]
-                granted = self._fire(here, now, counted)
-            granted += self._fire_moments(self.visits.follow(detection, placed), now, counted)
-            granting += granted if counted else ()
+                granting += self._fire((at_place(e, places.get(e.key)) for e in placed), now)
+            granting += self._fire_moments(self.visits.follow(detection, placed), now)
         return self._note(granting)
 
     def finish(self) -> list[Grant]:
         """Nothing more comes: visits end. Returns the grants of that."""
-        return self._note(self._fire_moments(self.visits.finish(), 0.0, counted=True))
+        return self._note(self._fire_moments(self.visits.finish(), 0.0))
 
     def _note(self, granting: list[Grant]) -> list[Grant]:
+        granting = [each for each in granting if each.detection.detected_at >= self.visits.since]
         for detection, _, campaign in granting:
             self.reached[campaign.id][detection.device.udid] += 1
             self._hours[campaign.id, local_hour(campaign, detection.detected_at)] += 1
@@ -248,23 +246,22 @@ class CatalogReplay:
         owner = data.get(application_field(message.api_key or ""))
         return places_of(detection, owner, owner and data.get(geofences_field(owner.company_id)))
 
-    def _fire_moments(
-        self, moments: Iterable[PendingEvent], now: float, counted: bool
-    ) -> list[Grant]:
+    def _fire_moments(self, moments: Iterable[PendingEvent], now: float) -> list[Grant]:
         """Decide what moments of visits fire; `now` is when they were found."""
         granting: list[Grant] = []
         for each in moments:
             if each.event.visit.kind != "venue":
                 place = self.catalog.places.get(key_of_visit(each.event.visit))
-                granting += self._fire([at_moment(each, place, "", 0)], now, counted)
+                granting += self._fire([at_moment(each, place, "", 0)], now)
         return granting
 
-    def _fire(self, placed: Iterable[DecidedDetection], now: float, counted: bool) -> list[Grant]:
+    def _fire(self, placed: Iterable[DecidedDetection], now: float) -> list[Grant]:
         """Decide a detection at its places, where it fires a campaign once."""
         fired = dict[int, Grant]()
         for each in placed:
             each.decision = decision = self._decided(each, now, fired)
-            self._decisions[each.beacon, decision, each.event is not None] += counted
+            is_counted = each.detected_at >= self.visits.since
+            self._decisions[each.beacon, decision, each.event is not None] += is_counted
             if each.beacon is not None:
                 self._claim(each)
                 for campaign in decision.granted:

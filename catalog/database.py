@@ -4,16 +4,13 @@ Also sorts errors of SQL into temporary and permanent ones. PostgreSQL names the
 by five characters, SQLSTATE; the first two are its class.
 """
 
-import asyncio
 import functools
 import os
 import sqlite3
-from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from asyncpg import InterfaceError, InternalClientError, PostgresError
 from asyncpg.exceptions import (
@@ -56,9 +53,6 @@ _PARAMETERS = (  # libpq's, which asyncpg reads too
 _WRITES = "catalog_writes"
 
 SessionFactory = async_sessionmaker[AsyncSession]
-T = TypeVar("T")
-# Work of `within`, which may have abandoned it. The event loop holds tasks only weakly.
-_running: set[asyncio.Future[Any]] = set()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,37 +106,6 @@ def create_engine(
 def with_write_lock(engine: AsyncEngine) -> AsyncEngine:
     """The same engine, except that its transactions take SQLite's write lock when they begin."""
     return engine.execution_options(**{_WRITES: True})
-
-
-def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in order, in lists of `size` that fit a statement; the last may be shorter."""
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
-
-
-async def within(seconds: float, work: Awaitable[T]) -> T:
-    """The result of `work`. Raises TimeoutError after `seconds`, and the errors of `work`.
-
-    Work that does not end soon after its cancellation (a connection to a database that hangs takes
-    seconds more) is left to end by itself.
-    """
-    task = asyncio.ensure_future(work)
-    _running.add(task)
-    task.add_done_callback(_forget)
-    try:
-        await asyncio.wait({task}, timeout=seconds)
-    finally:
-        task.cancel()  # unless it is done
-    if not task.done():
-        raise TimeoutError(f"no answer within {seconds:g} s")
-    return task.result()
-
-
-def _forget(task: asyncio.Future[Any]) -> None:
-    _running.discard(task)
-    if not task.cancelled():
-        task.exception()  # retrieved, so that asyncio does not log it as forgotten
 
 
 def _sessions(engine: AsyncEngine) -> SessionFactory:

@@ -30,7 +30,8 @@ from sqlalchemy.orm import selectinload
 
 from catalog import inputs
 from catalog.accounts import hash_password
-from catalog.database import SessionFactory, chunked
+from catalog.bounds import chunked
+from catalog.database import SessionFactory
 from catalog.errors import LimitError
 from catalog.fields import (
     ABSENT,

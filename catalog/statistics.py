@@ -1,10 +1,9 @@
-"""The daily figures of venues, places, campaigns and visits: how they are added, and read."""
+"""The daily figures of venues, places, campaigns and visits."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Literal, NamedTuple, get_args
 
-import msgspec
 from sqlalchemy import (
     ColumnElement,
     Date,
@@ -48,28 +47,6 @@ _TABLES = {"venue": Venue, **PLACES, "campaign": Campaign}
 StatisticKind = Literal["venue", "beacon", "geofence", "nfc", "qrcode", "campaign"]
 STATISTIC_KINDS = get_args(StatisticKind)
 _ORDER = case({kind: number for number, kind in enumerate(STATISTIC_KINDS)}, value=Statistic.kind)
-
-
-class Figures(msgspec.Struct):
-    """The additions to a day's figures, and the ids of the devices that they count.
-
-    `detections` are at beacons, `place_detections` at other places.
-    """
-
-    venue_id: int
-    detections: int = 0
-    place_detections: int = 0
-    notifications: int = 0
-    devices: set[int] = msgspec.field(default_factory=set)
-
-
-class VisitFigures(msgspec.Struct):
-    """The additions to a row of visit_statistic."""
-
-    venue_id: int
-    begun: int = 0
-    ended: int = 0
-    seconds: int = 0
 
 
 class StatisticLine(NamedTuple):

@@ -28,7 +28,8 @@ from sqlalchemy import ColumnElement, Select, delete, exists, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from catalog.database import Database, database_may_recover, within
+from catalog.bounds import within
+from catalog.database import Database, database_may_recover
 from catalog.errors import IndexWriteError
 from catalog.index import reading
 from catalog.index.entries import (

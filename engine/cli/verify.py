@@ -14,7 +14,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from typer import Option
 
-from catalog.database import chunked
+from catalog.bounds import chunked
 from catalog.models import Beacon, Company, Device, RecorderOffset, Venue
 from engine.cli.command import CommandError, Json, begin_quietly, command
 from engine.cli.output import echo_json, print_table, say, shown_progress

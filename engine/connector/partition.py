@@ -29,7 +29,7 @@ from operator import attrgetter
 import structlog
 from aiokafka import TopicPartition
 
-from catalog.database import chunked
+from catalog.bounds import chunked
 from connectors.errors import EndpointError
 from connectors.model import Call, CallFault, CallResult, Content, Declined, Failed
 from connectors.schedule import CallScheduler

@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from catalog.database import chunked
+from catalog.bounds import chunked
 from engine.formats.gateways import READERS
 from engine.formats.registry import JSON_SCHEMA, RegisteredFormat, RegistryAddress
 from engine.formats.report import ReadReport, Report, Sighting

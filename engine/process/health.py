@@ -17,7 +17,7 @@ import structlog
 import uvicorn
 from prometheus_client import CollectorRegistry, Gauge, make_asgi_app
 
-from catalog.database import within
+from catalog.bounds import within
 from engine.process.errors import ProcessError
 from engine.process.failures import ServerErrors
 from engine.process.settings import PREFIX

@@ -22,7 +22,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from catalog.index.entries import ApplicationEntry
 from catalog.models import Base, Instant
-from catalog.statistics import Figures, VisitFigures
 from engine.kafka.detections import (
     BeaconKey,
     DecodedDetection,
@@ -91,6 +90,28 @@ class DetectionRow(NamedTuple):
             if (ref := getattr(self, f"{kind}_id")) is not None:
                 return self.device_id, kind, ref
         return self.device_id, "beacon", self.beacon_id or 0
+
+
+class Figures(msgspec.Struct):
+    """The additions to a day's figures, and the ids of the devices that they count.
+
+    `detections` are at beacons, `place_detections` at other places.
+    """
+
+    venue_id: int
+    detections: int = 0
+    place_detections: int = 0
+    notifications: int = 0
+    devices: set[int] = msgspec.field(default_factory=set)
+
+
+class VisitFigures(msgspec.Struct):
+    """The additions to a row of visit_statistic."""
+
+    venue_id: int
+    begun: int = 0
+    ended: int = 0
+    seconds: int = 0
 
 
 class VisitKey(NamedTuple):

@@ -18,7 +18,7 @@ from aiokafka import TopicPartition
 from asyncpg import IntegrityConstraintViolationError
 from sqlalchemy.exc import IntegrityError
 
-from catalog.database import chunked
+from catalog.bounds import chunked
 from engine.kafka.offsets import Position, Positions
 from engine.kafka.workers import PartitionRestartError, QueueWorker, Records
 from engine.process.failures import database_may_recover, retry, took_too_long

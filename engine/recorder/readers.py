@@ -16,7 +16,6 @@ from uuid import UUID
 import msgspec
 from prometheus_client import Counter as CounterMetric
 
-from catalog.statistics import Figures, VisitFigures
 from engine.formats.decoders import DetectionDecoder
 from engine.kafka.dead_letters import (
     DeadLetter,
@@ -42,10 +41,12 @@ from engine.recorder.ledger import (
     DetectionRow,
     DeviceChanges,
     DeviceIdentity,
+    Figures,
     LedgerTransaction,
     Row,
     StatisticKey,
     StoredDevice,
+    VisitFigures,
     VisitKey,
     find_places,
 )

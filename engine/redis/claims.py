@@ -22,7 +22,7 @@ from redis.asyncio import RedisCluster
 from redis.commands.core import AsyncScript
 from redis.exceptions import NoScriptError
 
-from catalog.database import chunked
+from catalog.bounds import chunked
 from engine.process.metrics import Metrics
 from engine.redis.devices import DeviceKey, copy_key, decode_copy
 from engine.redis.store import RedisStore, readable

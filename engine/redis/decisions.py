@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from api.reports import LiveDecision, LiveDecisions
-from catalog.database import chunked
+from catalog.bounds import chunked
 from engine.redis.claims import claim_tag
 from engine.redis.devices import DeviceKey
 from engine.redis.store import RedisStore, readable, shared_time

@@ -15,7 +15,8 @@ import msgspec
 from sqlalchemy import JSON, String, bindparam, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from catalog.database import Database, chunked
+from catalog.bounds import chunked
+from catalog.database import Database
 from catalog.models import Device
 from catalog.redis_connection import RedisClient
 from engine.kafka.messages import KnownDevice, ReceivedDevice

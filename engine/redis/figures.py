@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
-from catalog.database import chunked
+from catalog.bounds import chunked
 from engine.process.metrics import Metrics
 from engine.redis.store import RedisStore, write_often
 from rules.model import DayFigures, Reason

@@ -11,7 +11,8 @@ from typing import Any
 import structlog
 from sqlalchemy import text
 
-from catalog.database import COMMAND_SECONDS, Database, open_database, within
+from catalog.bounds import within
+from catalog.database import COMMAND_SECONDS, Database, open_database
 from catalog.index.drain import IndexStore, OutboxDrainer
 from catalog.limits import CatalogLimits
 from catalog.migrate import pending

@@ -152,14 +152,10 @@ def postgres() -> Iterator[TlsPostgresServer]:
 )
 async def test_tls_is_spoken(postgres: TlsPostgresServer, query: str) -> None:
     database = open_database(postgres.url(query.format(ca=postgres.authority)))
-    try:
-        async with database.read() as session:
-            found = await session.execute(
-                text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
-            )
-            assert found.scalar_one() is True
-    finally:
-        await database.close()
+    encrypted = text("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+    async with database.read() as session:
+        assert await session.scalar(encrypted) is True
+    await database.close()
 
 
 @pytest.mark.parametrize("query", ["sslmode=require&sslrootcert={other}", "sslrootcert={other}"])

@@ -30,8 +30,7 @@ from catalog.index.entries import (
     geofences_field,
     tag_field,
 )
-from catalog.models import Beacon, Company, Venue
-from catalog.redis_connection import connect_redis
+from catalog.models import Beacon, Venue
 from rules.model import Cap, CompanyRules, QuietHours, Zone
 from tests.catalog.edits import Edits
 from tests.catalog.records import NOON, UUID, Records, drain, fresh_index, index_of, outbox_size
@@ -206,17 +205,3 @@ async def test_another_catalogs_index_is_replaced(
     assert await drain_once(database, store) is DrainResult.REBUILT
     assert await index_of(redis, store) == {}
     assert all(mark and mark.generation == 501 for mark in await store.markers())
-
-
-async def test_on_a_cluster(database: Database, redis_cluster_url: str, records: Records):
-    client = connect_redis(redis_cluster_url)
-    store = IndexStore(client, prefix="test:")
-    async with database.write.begin() as session:
-        session.add(records.beacon(records.venue(records.company())))
-    await rebuild(database, store)
-    async with database.write.begin() as session:
-        session.add(records.campaign(records.venue((await session.scalars(select(Company))).one())))
-    await drain(database, store)
-    assert await index_of(client, store) == await fresh_index(database)
-    assert len(await store.markers()) == BUCKETS
-    await client.aclose()

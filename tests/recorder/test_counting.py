@@ -43,15 +43,12 @@ devices = st.fixed_dictionaries(
 @given(st.lists(st.tuples(st.integers(1, 4), devices), max_size=25))
 def test_counters_and_the_newest_values_of_a_device(sent: list[tuple[int, dict[str, Any]]]) -> None:
     counted = []
+    expected: dict[DeviceIdentity, DeviceChanges] = {}
     for minor, device in sent:
         each = decode_record(record(detection(minor=minor, device=device)), 2.0)
         for place in PLACES.get(minor, ()):
             key, what = (place.company_id, device["udid"]), (place, each.zone)
             counted.append(Counted(each.message, key, each.detected_at, each.record, what))
-    expected: dict[DeviceIdentity, DeviceChanges] = {}
-    for minor, device in sent:
-        for place in PLACES.get(minor, ()):
-            key = (place.company_id, device["udid"])
             update = expected.setdefault(key, DeviceChanges(*key))
             update.nb_beacon += place.kind == "beacon"
             for field, value in device.items():

@@ -12,13 +12,12 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from catalog.models import AuthenticationTrace, DetectionTrace, Presence, Reception, Statistic
 from catalog.models import StatisticDevice as StatisticDeviceModel
-from catalog.statistics import Figures
 from engine.process.failures import database_may_recover
 from engine.process.health import ClockSkew
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.recorder import retention as retention_module
-from engine.recorder.ledger import DetectionRow, LedgerTransaction
+from engine.recorder.ledger import DetectionRow, Figures, LedgerTransaction
 from engine.recorder.retention import Retention
 from tests.recorder.scene import Scene, open_scene
 

@@ -184,9 +184,8 @@ async def audit(
 
     Of a secret it shows only that it changed.
     """
-    settings = begin_quietly()
     query = select(AuditEntry.__table__).order_by(AuditEntry.id.desc()).limit(limit)
-    async with open_migrated_database(settings) as database, database.read() as session:
+    async with open_migrated_database(begin_quietly()) as database, database.read() as session:
         if company is not None:
             found = await company_named(session, company)
             query = query.where(AuditEntry.company_id == found.id)

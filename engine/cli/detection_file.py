@@ -124,24 +124,20 @@ class DetectionFile:
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         """The lines that are not blank, with their numbers and without their ends."""
-        self._rewind()
+        self._stream.seek(0)
         for number, line in enumerate(self._stream, 1):
+            line = line if number > 1 else line.removeprefix(BOM_UTF8)
             if line.strip():
                 yield number, line.rstrip(b"\r\n")
 
     def _items(self) -> Iterator[Entry]:
         """The items of a JSON array, with their numbers in place of lines."""
-        self._rewind()
+        self._stream.seek(0)
         try:
-            items = _decode_array(self._stream.read())
+            items = _decode_array(self._stream.read().removeprefix(BOM_UTF8))
         except msgspec.DecodeError as error:
             raise ValueError(f"no JSON array of detections: {error}") from None
         return (Entry(number, bytes(item)) for number, item in enumerate(items, 1))
-
-    def _rewind(self) -> None:
-        self._stream.seek(0)
-        if self._stream.read(len(BOM_UTF8)) != BOM_UTF8:
-            self._stream.seek(0)
 
 
 def _header(line: bytes) -> list[str]:

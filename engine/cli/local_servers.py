@@ -31,6 +31,7 @@ from catalog.migrate import migrate
 from engine.cli.command import CommandError
 from engine.kafka.topics import Topics
 from engine.process.settings import PREFIX, Settings, variable_name
+from engine.process.settings_sources import shown
 
 _BROKER_SECONDS = 10.0
 _REDIS_TRIES, _POLL_SECONDS = 500, 0.01
@@ -224,8 +225,5 @@ def write_env(path: Path, settings: Settings, *more: str) -> None:
     with path.open("w", encoding="utf-8") as env:
         for name in ("kafka_bootstrap_servers", "redis_url", "database_url", *more):
             value = getattr(settings, name)
-            if isinstance(value, SecretStr):
-                value = value.get_secret_value()
-            elif isinstance(value, tuple):
-                value = ",".join(map(str, value))
-            env.write(f"{variable_name(name)}={value}\n")
+            text = value.get_secret_value() if isinstance(value, SecretStr) else shown(value)
+            env.write(f"{variable_name(name)}={text}\n")

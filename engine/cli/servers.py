@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from catalog.accounts import is_id
 from catalog.database import Database
-from catalog.errors import CatalogError, DatabaseUrlError, RedisUrlError
+from catalog.errors import CatalogError, RedisUrlError
 from catalog.models import Company
 from catalog.redis_connection import probe_redis
 from connectors.errors import ConnectorError
@@ -39,7 +39,7 @@ def failure(error: BaseException, complaints: Collection[str]) -> tuple[int, str
     if isinstance(error, typer.Abort | KeyboardInterrupt):
         return INTERRUPTED, "; ".join(("interrupted", *error.args))
     line = line_of(error, complaints)
-    is_usage = isinstance(error, SettingsError | RedisUrlError | DatabaseUrlError)
+    is_usage = isinstance(error, SettingsError | RedisUrlError)
     return USAGE if is_usage else FAILED, "; ".join((line, *getattr(error, "__notes__", ())))
 
 
@@ -48,9 +48,8 @@ def line_of(error: BaseException, complaints: Collection[str]) -> str:
 
     `complaints` are those of aiokafka, which say more than a vague error.
     """
-    if isinstance(error, RedisUrlError | DatabaseUrlError):
-        name = "REDIS_URL" if isinstance(error, RedisUrlError) else "DATABASE_URL"
-        return f"{PREFIX}{name}: {error}"
+    if isinstance(error, RedisUrlError):  # only its answer has shown that the setting is wrong
+        return f"{PREFIX}REDIS_URL: {error}"
     if isinstance(error, _FAILURES):
         return str(error)
     if isinstance(error, MessageTooLargeError):

@@ -47,13 +47,11 @@ def demo_document(
         "in_two_hours": f"{local + timedelta(hours=2):%H:%M}",
         "in_four_hours": f"{local + timedelta(hours=4):%H:%M}",
     }
-    for name, value in values.items():
-        text = text.replace(f"{{{name}}}", value)
     # Every weekday but today and tomorrow: the demo may run over midnight.
     near = {local.weekday(), (local.weekday() + 1) % 7}
-    for number, day in enumerate(WEEKDAYS):
-        closed = "false" if number in near else "true"
-        text = text.replace(f'"{day}": "{{not_today}}"', f'"{day}": {closed}')
+    values |= {day: str(number not in near) for number, day in enumerate(WEEKDAYS)}
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
     document: dict[str, Any] = json.loads(text)
     return document
 

@@ -163,6 +163,7 @@ async def test_figures(visitor: Visitor, bodies: Bodies, venue: int, today: date
     await decided(visitor, refusals)
     results = await visitor.get(f"/venues/{venue}/campaigns/{campaign}/results")
     assert "Held back: 8 over 8" in results.text
+    assert "Detections" not in results.text
     sheet = await visitor.client.get("/console/statistics.csv?kind=campaign")
     assert sheet.headers["content-disposition"].startswith('attachment; filename="campaigns-')
     assert sheet.text.splitlines()[1] == "Boats,Pier,2003,20,11"

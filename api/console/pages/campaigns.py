@@ -75,8 +75,9 @@ async def submit(context: Context) -> Response:
     try:
         stored = await store(CAMPAIGNS, context, values)
     except ApiError as refusal:
-        typed = {name.removeprefix("unsent-"): text for name, text in context.form.items()}
-        return await _form(context, typed | values, refusal)
+        sent, mark = context.form, "unsent-"  # console.js
+        unsent = {name.removeprefix(mark): sent[name] for name in sent if name.startswith(mark)}
+        return await _form(context, values | unsent, refusal)
     done = Notice("created" if context.is_new else "saved", stored["name"])
     return context.redirect(f"{CAMPAIGNS.page(context)}/{stored['id']}", done)
 
@@ -100,7 +101,7 @@ async def results(context: Context) -> Response:
     reasons = await context.get("/statistics/reasons", campaign=number, limit=0, **span)
     return context.page(
         "campaign_form.html#results",
-        figures=figures_of(days, span),
+        figures=figures_of(days, span)[1:],  # detections are counted for places alone
         span=span,
         reasons=[each for each in reasons if each["reason"] != "granted"],
     )

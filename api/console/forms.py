@@ -81,8 +81,7 @@ def tag_names(text: str) -> list[dict[str, str]]:
 
 def tag_text(tags: Iterable[dict[str, str]]) -> str:
     """The text from which `tag_names` reads the tags again."""
-    names = (tag["name"] for tag in tags)
     return ", ".join(
-        name if tag_names(name) == [{"name": name}] else '"' + name.replace('"', '""') + '"'
-        for name in names
+        '"' + name.replace('"', '""') + '"' if re.search(r'[,"]|^\s|\s$', name) else name
+        for name in (tag["name"] for tag in tags)
     )

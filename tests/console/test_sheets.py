@@ -5,7 +5,7 @@ from tests.console.visitor import SeenPage, Visitor
 
 
 async def test_a_file_read_again_changes_nothing(visitor: Visitor, bodies: Bodies, venue: int):
-    hostile = {"name": '=1+1; "quoted", and\nnot', "tags": ['a, "b"', "-c", " d "]}
+    hostile = {"name": '=1+1; "quoted", and\nnot', "tags": ['"a', 'b, "c"', "-d", " e ", 'f"']}
     tag = {"value": "BEGIN\r\nEND \\u000a", "active": False, **hostile | {"name": "'=\u200f;=1"}}
     for kind, many, body in (
         ("beacon", "beacons", bodies.beacon(x=-3, y=None, tags=["door", "quay"])),

@@ -51,15 +51,8 @@ from catalog.redis_connection import RedisClient
 from catalog.session import with_deleted
 
 # The errors while SQL or Redis is down, the index is missing, or another process writes it.
-OUTAGES = (
-    SQLAlchemyError,
-    PostgresError,
-    InterfaceError,
-    RedisError,
-    OSError,
-    TimeoutError,
-    IndexWriteError,
-)
+# (A TimeoutError is an OSError.)
+OUTAGES = (SQLAlchemyError, PostgresError, InterfaceError, RedisError, OSError, IndexWriteError)
 _SQL_SECONDS = 2.0
 _CHANGES_KEPT = 10_000
 _ABANDONED_SECONDS = 3600

@@ -110,9 +110,9 @@ async def place_fields(
         campaigns = await campaigns_at(session, venues, places=places)
         fields: Fields = {}
         for place, venue, number in rows:
-            snapshot = _snapshot(place, copied(VenueSnapshot, venue))
+            field, snapshot = _described(place, copied(VenueSnapshot, venue))
             entry = entries.PlaceEntry(place=snapshot, campaigns=sorted(campaigns[number]))
-            fields[place_field(snapshot)] = entries.encode(entry)
+            fields[field] = entries.encode(entry)
         yield fields
 
 
@@ -214,21 +214,16 @@ def _quiet_hours(start: str, end: str, weekdays: Iterable[str] = WEEKDAYS) -> Qu
     return QuietHours(first, last, sum(1 << WEEKDAYS.index(day) for day in weekdays))
 
 
-def _snapshot(place: Any, venue: VenueSnapshot) -> Place:
+def _described(place: Any, venue: VenueSnapshot) -> tuple[str, Place]:
+    """The field of a place's entry, and the place as it stands there."""
     if isinstance(place, Beacon):
-        return copied(BeaconSnapshot, place, venue=venue, reach=Zone[place.proximity.upper()])
+        reach = Zone[place.proximity.upper()]
+        snapshot = copied(BeaconSnapshot, place, venue=venue, reach=reach)
+        return entries.beacon_field(place.uuid, place.major, place.minor), snapshot
     if isinstance(place, Geofence):
-        return copied(GeofenceSnapshot, place, venue=venue)
-    return copied(TagSnapshot, place, venue=venue)
-
-
-def place_field(place: Place) -> str:
-    """The field of a place's entry."""
-    if isinstance(place, BeaconSnapshot):
-        return entries.beacon_field(place.uuid, place.major, place.minor)
-    if isinstance(place, GeofenceSnapshot):
-        return entries.geofence_field(place.id)
-    return entries.tag_field(place.venue.company_id, place.kind, place.value)
+        return entries.geofence_field(place.id), copied(GeofenceSnapshot, place, venue=venue)
+    field = entries.tag_field(venue.company_id, place.kind, place.value)
+    return field, copied(TagSnapshot, place, venue=venue)
 
 
 def _campaign_field(row: Any) -> tuple[str, bytes]:

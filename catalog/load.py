@@ -123,11 +123,9 @@ async def load_document(
                 await loader.load(company)
             if faults:
                 raise LoadError(faults)
-    except IntegrityError as error:
-        if "scan_tag" in str(error):
-            message = "a value belongs to another NFC tag or QR code of the company"
-            raise LoadError({"": message}) from None
-        raise LoadError({"": "the catalog was changed meanwhile: load again"}) from None
+    except IntegrityError:
+        again = "load again; or tags exchange their values: load other ones before"
+        raise LoadError({"": f"the catalog was changed meanwhile: {again}"}) from None
     return summary
 
 
@@ -298,7 +296,7 @@ def _objects(
     items = enumerate(listed) if isinstance(listed, list) else ()
     found = [(f"{here}[{number}]", item) for number, item in items]
     if name == "connector":  # the only record that is not in a list
-        found = [(here, listed)] if listed else []
+        found = [] if given.get(name) is None else [(here, listed)]
     elif not isinstance(listed, list):
         faults[here] = "accepted: a list of objects"
     for at, item in found:
@@ -352,6 +350,8 @@ class _CompanyLoader:
             await self._find(kind, {item.key: item for item in of_kind if item.key})
             if kind == "beacons":
                 await self._find(kind, dict.fromkeys(targets))
+            if kind in _SCAN_TAGS:
+                await self._check_values(kind, of_kind)
             for item in of_kind:
                 await self._load(item, self.records.get(item.key))
             await self.session.flush()
@@ -402,6 +402,23 @@ class _CompanyLoader:
     def _is_own(self, record: Any) -> bool:
         owner = record.venue.company_id if isinstance(record, Beacon) else record.company_id
         return self.company is not None and bool(owner == self.company.id)
+
+    async def _check_values(self, kind: str, items: Sequence[_Item]) -> None:
+        """Note the values that another tag of the company and kind keeps, or is given before."""
+        given = {self.records.get(each.key, each): each.values.get("value") for each in items}
+        owners: dict[str, Any] = {}
+        query = select(ScanTag).where(
+            ScanTag.kind == _SCAN_TAGS[kind],
+            ScanTag.company_id == (self.company and self.company.id),
+        )
+        for values in chunked(given.values(), _CHUNK):
+            for tag in await self.session.scalars(query.where(ScanTag.value.in_(values))):
+                if given.get(tag, tag.value) == tag.value:
+                    owners[tag.value] = tag
+        for item in items:
+            own, value = self.records.get(item.key, item), item.values.get("value")
+            if value is not None and owners.setdefault(value, own) is not own:
+                self.faults[f"{item.place}.value"] = f"another of the company's {kind} has it"
 
     def _check_campaign(self, item: _Item, known: Campaign | None) -> None:
         for place, key in item.values.get("beacons", ()):

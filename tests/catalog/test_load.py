@@ -148,6 +148,9 @@ async def test_the_same_again_changes_nothing(database: Database, document: dict
     assert await outbox_size(database) == before
     async with database.read() as session:
         assert await session.scalar(select(Connector.parameters)) == token
+    document["companies"][0]["venues"][0]["nfcs"][0]["name"] = "of the same value"
+    found = await faults_of(database, document, cipher)
+    assert "companies[0].venues[0].nfcs[0].value" in found
 
 
 async def test_only_what_differs_is_updated(database: Database, document: dict, cipher: Cipher):
@@ -197,6 +200,7 @@ async def test_every_fault_at_once_and_nothing_changed(
     venue["beacons"].append({**BEACON, "minor": 9})
     venue["beacons"].append({**BEACON, "minor": 2})
     del venue["geofences"][0]["radius"]
+    venue["qrcodes"].append(venue["qrcodes"][0] | {"name": "Twin"})
     campaign = venue["campaigns"][0]
     campaign |= {"cache": "fortnight", "format": "url", "tuesday": True}
     campaign["beacons"] += [{"uuid": UUID, "major": 1, "minor": 8}, {"uuid": "x", "major": 70000}]
@@ -213,6 +217,7 @@ async def test_every_fault_at_once_and_nothing_changed(
         f"{here}.beacons[2]",
         f"{here}.beacons[3]",
         f"{here}.geofences[0].radius",
+        f"{here}.qrcodes[1].value",
         f"{here}.campaigns[0].cache",
         f"{here}.campaigns[0].url",
         f"{here}.campaigns[0].tuesday",
@@ -237,6 +242,7 @@ async def test_every_fault_at_once_and_nothing_changed(
         (b"{", "line 1 column 2: not JSON"),
         (b"[]", 'accepted: an object {"companies": [...]}'),
         (b'{"companies": [3]}', "companies[0]: accepted: an object"),
+        (b'{"companies": [{"name": "A", "connector": {}}]}', "companies[0].connector.name: requi"),
         (b'{"companies": [], "company": []}', "company: unknown field; accepted: companies"),
     ],
 )

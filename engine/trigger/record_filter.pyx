@@ -73,7 +73,7 @@ cdef class _Place:
     cdef object key, indexed, target, refusal, refusals, visited, company
     cdef object none_granted, all_granted, capped
     cdef tuple claimed, delays
-    cdef bint has_quiet_hours
+    cdef bint has_quiet_hours, tracks_visits
     cdef list written
     cdef int reach
     cdef double since, until
@@ -167,8 +167,8 @@ cdef class RecordFilter:
             return False
         udid = _text_of(&text.udid)
         for place in places:
-            if place is None or (place.visited is not None and text.place == POSITION):
-                return False
+            if place is None or (place.tracks_visits and text.place == POSITION):
+                return False  # a position may end visits at other places
             decision = self._decision(place, zone, at, udid)
             if decision is None:
                 return False
@@ -330,6 +330,7 @@ cdef class RecordFilter:
             place.target = target = indexed.target
             place.refusal, place.refusals = target.refusal, target.refusals
             place.has_quiet_hours = target.rules.quiet_hours is not None
+            place.tracks_visits = target.rules.tracks_visits
             place.capped = capped_key(place.company)
             place.reach = _EVERY_ZONE if target.reach is None else target.reach
         return place

@@ -73,6 +73,7 @@ CIRCLES = (
 DAILY, HOURLY = campaign(id=1, delay=86_400), campaign(id=2, delay=60)
 CALL = campaign(id=3, format="connector", content=None, delay=60)
 CLOSED, FREE = campaign(id=4, end_minute=1), campaign(id=5)
+TRACKING = CompanyRules(company_id=1, tracks_visits=True)
 # Its phase ends within the times of the records.
 IN_THE_MORNING = campaign(id=6, delay=86_400, end_minute=12 * 60)
 CAMPAIGNS = DAILY, HOURLY, CALL, CLOSED, FREE, IN_THE_MORNING
@@ -100,7 +101,7 @@ class Mall:
         self.put(5, CALL, reach=Zone.FAR)
         self.put(6, DAILY, FREE, reach=Zone.IMMEDIATE)
         self.cache.keep({BeaconKey(UUID, 1, 7): None}, self.cache.version)
-        self.put(8, DAILY, HOURLY, rules=CompanyRules(company_id=1, tracks_visits=True))
+        self.put(8, DAILY, HOURLY, rules=TRACKING)
         self._put(GeofenceKey(1), geofence(), DAILY)
         self._put(GeofenceKey(2), geofence(id=2), DAILY, HOURLY)
         self._put(GeofenceKey(3), geofence(id=3), DAILY, CLOSED)
@@ -307,3 +308,8 @@ def test_a_position_outside_may_end_a_visit() -> None:
     assert mall.outcome(f'{where}"ours"}}'.encode()) == "refused"
     for unsure in ("visits", "new"):  # nobody has read the rules of the new one's company
         assert mall.outcome(f'{where}"{unsure}"}}'.encode()) == "left"
+    for rules, outcome in ((None, "refused"), (TRACKING, "left")):
+        found = IndexedPlace(geofence(id=4, active=False), [DAILY], CONNECTOR, rules=rules)
+        mall.cache.keep({GeofenceKey(4): found}, mall.cache.version)
+        inside = where.replace('0,"longitude":0', '-10,"longitude":180')
+        assert mall.outcome(f'{inside}"ours"}}'.encode()) == outcome

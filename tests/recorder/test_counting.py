@@ -53,9 +53,6 @@ def test_counters_and_the_newest_values_of_a_device(sent: list[tuple[int, dict[s
             update.nb_beacon += place.kind == "beacon"
             for field, value in device.items():
                 if field != "udid" and value is not None:
-                    _set_field(update, field, value)
+                    stored = value if isinstance(value, int) else value.replace("\0", "")
+                    setattr(update, field, stored)
     assert READER.changes(counted) == expected
-
-
-def _set_field(update: DeviceChanges, field: str, value: str | int) -> None:
-    setattr(update, field, value if isinstance(value, int) else value.replace("\0", ""))

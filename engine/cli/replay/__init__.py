@@ -8,7 +8,16 @@ memory (decisions.py). The text is made of the objects of --json.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -85,6 +94,16 @@ class Part(NamedTuple):
 Parts = AsyncGenerator[Part, None]
 
 
+class _Period(NamedTuple):
+    """The detections that count, in epoch seconds, how long `before` them is replayed too, and how
+    much later all are moved."""
+
+    begin: float
+    end: float
+    before: float
+    later: float
+
+
 @command(
     "replay",
     "replay --from 2026-11-20T00:00:00+0100",
@@ -92,7 +111,7 @@ Parts = AsyncGenerator[Part, None]
     "replay --compare new.json --sends sends.csv",
     "replay --visits exit=60,margin=8",
 )
-async def replay(
+def replay(
     file: Annotated[Path | None, Argument(help="As for publish; default: Kafka.")] = None,
     form: FormatOption = None,
     since: Annotated[str | None, Option("--from", help="From 2026-11-20T10:00:00+0100 on.")] = None,
@@ -113,7 +132,7 @@ async def replay(
     ] = False,
     as_json: Json = False,
     sends: Annotated[typer.FileTextWrite | None, Option(help="Write each as CSV.")] = None,
-) -> None:
+) -> Coroutine[Any, Any, None]:
     """Decide recorded detections again, and show what would have been sent.
 
     The detections come from FILE, in any form that `publish` reads, or from the detection topics.
@@ -126,21 +145,32 @@ async def replay(
         raise typer.BadParameter("needs --catalog", param_hint="--without-sql")
     if visits is not None and compare is not None:
         raise typer.BadParameter("goes without --compare", param_hint="--visits")
-    before = parsed("--warm-up", parse_delay, warm_up)
-    begin, end = _period(since, until, before)
-    later = float(parsed("--shift", parse_delay, shift))
-    tried = None if visits is None else parsed("--visits", VisitSettings.parse, visits)
+    period = _period(since, until, warm_up, shift)
+    tried = {} if visits is None else {visits: parsed("--visits", VisitSettings.parse, visits)}
     opened = None if file is None else DetectionFile(file, form)
-    settings = begin_quietly()
+    settings, files = begin_quietly(), [catalog] if compare is None else [catalog, compare]
+    catalogs = partial(_catalogs, settings, files, without_sql)
+    return _replay(settings, opened, period, catalogs, tried, sends, as_json)
+
+
+async def _replay(
+    settings: Settings,
+    opened: DetectionFile | None,
+    period: _Period,
+    read_catalogs: Callable[[], Awaitable[list[ReplayedCatalog]]],
+    tried: Mapping[str, VisitSettings],
+    sends: TextIO | None,
+    as_json: bool,
+) -> None:
+    begin, end, before, later = period
     topics = ", ".join(topic.name for topic in detection_topics(settings))
     source = topics if opened is None else opened.name
     records = undecodable = decided = 0
     first_fault = None
     with shown_progress("replayed", "detections") as progress:
         tune_garbage_collector()
-        files = [catalog] if compare is None else [catalog, compare]
-        catalogs = await _catalogs(settings, files, without_sql)
-        trials = {} if tried is None else {catalogs[0].name: VisitSettings(), visits or "": tried}
+        catalogs = await read_catalogs()
+        trials = {catalogs[0].name: VisitSettings(), **tried} if tried else {}
         replays = _replays(settings, catalogs, begin + later, trials)
         if opened is None:
             parts = _of_kafka(settings, begin - before, end)
@@ -185,14 +215,15 @@ async def replay(
         echo_json(row)
 
 
-def _period(since: str | None, until: str | None, before: float) -> tuple[float, float]:
+def _period(since: str | None, until: str | None, warm_up: str, shift: str) -> _Period:
+    before = parsed("--warm-up", parse_delay, warm_up)
     if before and since is None:
         raise typer.BadParameter("goes with --from", param_hint="--warm-up")
     begin = -inf if since is None else parsed("--from", moment, since)
     end = inf if until is None else parsed("--to", moment, until)
     if begin >= end:
         raise typer.BadParameter("is not later than --from", param_hint="--to")
-    return begin, end
+    return _Period(begin, end, before, float(parsed("--shift", parse_delay, shift)))
 
 
 def _move(detections: list[DecodedDetection], seconds: float) -> None:

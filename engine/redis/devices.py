@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from catalog.bounds import chunked
 from catalog.database import Database
+from catalog.index.drain import OUTAGES
 from catalog.models import Device
 from catalog.redis_connection import RedisClient
 from engine.kafka.messages import KnownDevice, ReceivedDevice
@@ -34,6 +35,7 @@ _DEADLINE = 0.5
 _DEADLINE_A_DEVICE = 0.0005  # added for a large batch, so that a busy SQL does not count as down
 _PAUSE_SECONDS = 5.0  # after a failure SQL gets no queries for so long
 _LARGEST_QUERY = 1000
+_LOOKING_UP = "looking devices up"
 
 
 class DeviceKey(msgspec.Struct, frozen=True, order=True, gc=False, cache_hash=True):
@@ -176,12 +178,14 @@ class DeviceLookup:
         try:
             async with asyncio.timeout(deadline), self._sql.connect() as connection:
                 found = await _select(connection, self._dialect, keys)
-        except Exception as error:  # sorted: goes without, or up and stops the process
-            if not database_may_recover(error):
-                raise
+        except OUTAGES as error:
             self._sql_down_until = now + _PAUSE_SECONDS
-            # Not counted: a look-up is cut short long before SQL is away, which the probes report.
+            # An outage is not counted: a look-up is cut short long before SQL is away, which the
+            # probes report. They do not see tables that are missing, while a backup is restored.
+            if not database_may_recover(error):
+                self.metrics.sql_errors.failed(error, _LOOKING_UP)
             return None
+        self.metrics.sql_errors.answered(_LOOKING_UP)
         return found
 
 

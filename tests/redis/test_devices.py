@@ -117,6 +117,15 @@ async def test_a_copy_that_is_not_fresh_serves_only_while_sql_is_down(
     assert after.token_push == "new"
 
 
+async def test_tables_that_are_being_restored_stop_nothing(
+    redis: RedisClient, postgres_url: str, metrics: Metrics
+) -> None:
+    empty, key = open_database(postgres_url), DeviceKey(1, "of-the-team")
+    assert (await lookup(redis, empty, metrics).find([key]))[key] is NO_ANSWER
+    assert metrics.registry.get_sample_value("proximity_sql_errors_total") == 1
+    await empty.close()
+
+
 async def test_without_redis_sql_answers(scene: Scene, metrics: Metrics) -> None:
     redis = connect_redis("redis://127.0.0.1:1", timeout=0.2)
     key = DeviceKey(scene.company.id, "of-the-team")

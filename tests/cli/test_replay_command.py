@@ -125,33 +125,6 @@ def test_a_period_and_a_shift(files: Path, capsys: pytest.CaptureFixture[str]) -
     assert "ended" in output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "expected"),
-    [
-        (["replay", "x.csv", "--without-sql"], 2, "needs --catalog"),
-        (["replay", "x.csv", "--warm-up", "1 day"], 2, "goes with --from"),
-        (["replay", "x.csv", "--from", "yesterday"], 2, "2026-11-20T10:00:00+0100"),
-        (["replay", "x.csv", "--shift", "soon"], 2, "not a delay"),
-        (["replay", "x.csv", "--visits", "exit=0"], 2, "accepted: exit=1"),
-        (["replay", "x.csv", "--visits", "exit=9", "--compare", "y"], 2, "goes without --compare"),
-        (
-            ["replay", "x.csv", "--from", "1795443000000", "--to", "1795443000000"],
-            2,
-            "--to: is not later than --from",
-        ),
-        (["replay", "/nowhere/x.csv"], 1, "cannot use /nowhere/x.csv"),
-    ],
-)
-def test_impossible_options_are_refused(
-    arguments: list[str], status: int, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(arguments) == status
-    output, error = capsys.readouterr()
-    assert output == ""
-    assert error.count("\n") == 1
-    assert expected in error
-
-
 def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "detections.csv").write_text(rows(("a", "09:10:00"), ("b", "9 o'clock")))
     assert replay(files) == 0
@@ -166,6 +139,8 @@ def test_faults_of_the_files(files: Path, capsys: pytest.CaptureFixture[str]) ->
     lines.write_text(f"no detection\n{json.dumps(untimed)}\n")
     assert run(["replay", str(lines), *catalog]) == 1
     assert "there is no detection in " in capsys.readouterr().err
+    assert run(["replay", "/nowhere/x.csv"]) == 1
+    assert "cannot use /nowhere/x.csv" in capsys.readouterr().err
     (files / "one.json").write_text('{"companies": [{"nam": 1}]}')
     assert replay(files) == 1
     expected = capsys.readouterr().err.splitlines()

@@ -162,7 +162,7 @@ class VisitBook:
         self._visits: dict[VisitorKey, dict[Where, Visit]] = {}
         # Of each visit one entry that is not later than its deadline: a visit that goes on does not
         # move its entry, which is put back when its time has come.
-        self._deadlines: list[tuple[float, bytes, VisitorKey, Where]] = []
+        self._deadlines: list[tuple[float, VisitorKey, Where, bytes]] = []
 
     def __len__(self) -> int:
         """How many devices it has."""
@@ -252,7 +252,7 @@ class VisitBook:
             if len(events) == most:
                 until = self._deadlines[0][0]
                 break
-            deadline, visit_id, visitor, where = heappop(self._deadlines)
+            deadline, visitor, where, visit_id = heappop(self._deadlines)
             visits = self._visits.get(visitor, {})
             visit = visits.get(where)
             if visit is None or visit.id != visit_id:
@@ -307,7 +307,7 @@ class VisitBook:
         self._watch(visitor, visit)
 
     def _watch(self, visitor: VisitorKey, visit: Visit) -> None:
-        heappush(self._deadlines, (visit.deadline, visit.id, visitor, visit.where))
+        heappush(self._deadlines, (visit.deadline, visitor, visit.where, visit.id))
 
 
 def _note_signal(visit: Visit, at: float, rssi: float, weakest: float | None) -> float | None:

@@ -144,6 +144,8 @@ def _packed(parts: list[bytes]) -> bytes:
     return pack(f">{1 + len(parts)}I", len(parts), *map(len, parts)) + b"".join(parts)
 
 
-def _in_order(pending: PendingEvent) -> tuple[float, int, int]:
+def _in_order(pending: PendingEvent) -> tuple[Any, ...]:
+    """As they were found: also those of one detection, so that a campaign fires where it had."""
     event = pending.event
-    return event.at, ("enter", "dwell", "exit").index(event.type), event.minutes
+    kind = ("enter", "dwell", "exit").index(event.type)
+    return event.at, kind, event.minutes, pending.offset, *event.visit.where

@@ -3,6 +3,7 @@
 import time
 from datetime import date, timedelta
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -78,16 +79,10 @@ async def test_a_device(visitor: Visitor):
     assert "No decision within the last day." in (await visitor.get(f"{path}/decisions")).texts
 
 
-async def test_a_connectors_secrets_are_kept_and_not_shown(visitor: Visitor):
+async def test_a_connectors_secrets_are_kept_and_not_shown(visitor: Visitor, bodies: Bodies):
     async with serving(replying(body={"format": "html", "html": "<p>Hello</p>"})) as service:
-        given = {
-            "name": "Offers",
-            "url": service.url(),
-            "method": "POST",
-            "auth": "header",
-            "key": ["x-api-key", ""],
-            "value": ["key-of-the-shop", ""],
-        }
+        pairs = {"key": ["x-api-key", ""], "value": ["key-of-the-shop", ""]}
+        given = bodies.connector(url=service.url()) | pairs
         await visitor.post("/connector", given | {"secret": "a signing secret"})
         page = await visitor.get("/connector")
         assert "One is stored; leave it empty to keep it." in page.texts
@@ -102,18 +97,9 @@ async def test_a_connectors_secrets_are_kept_and_not_shown(visitor: Visitor):
 
 
 async def test_the_company(visitor: Visitor, venue: int):
-    given: dict[str, Any] = {
-        "time_zone": "Mars",
-        "max": ["3", "", "10"],
-        "per": ["1", "", "2"],
-        "per_unit": ["day", "hour", "week"],
-        "start": "22:00",
-        "end": "24:00",
-        "monday": "1",
-        "sunday": "1",
-        "presence": "1",
-        "visit_silence": "",
-    }
+    written = "time_zone=Mars&start=22:00&end=24:00&monday=1&sunday=1&presence=1"
+    given: dict[str, Any] = dict(parse_qsl(written))
+    given |= {"max": ["3", "", "10"], "per": ["1", "", "2"], "per_unit": ["day", "hour", "week"]}
     wrong = SeenPage((await visitor.post("/company", given | {"max": ["x", "", "10"]})).text)
     notes = {found.get("id") for _, found in wrong.tags if found.get("class") == "problem"}
     assert notes == {"time_zone-note", "caps-note"}

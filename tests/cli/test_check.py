@@ -79,8 +79,6 @@ async def test_a_database_that_is_not_ready(postgres_url: str, sqlite_url: str) 
 
 
 async def test_a_database_is_not_blamed_on_kafka() -> None:
-    """Its checks run beside those of Kafka, whose client logs why no broker answers."""
-
     async def refused(_: Settings) -> AsyncIterator[Finding]:
         logging.getLogger("aiokafka").error("Unable to connect")
         raise ConnectionRefusedError

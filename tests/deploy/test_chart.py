@@ -105,14 +105,8 @@ def test_helm_and_kubernetes_find_no_fault(values: Path | None) -> None:
         ("settings.BATCH_RECORDS=0", "schema"),
         ('roles.collector={"replicas":1}', "schema"),
         ('image.digest="latest"', "schema"),
-        (
-            'roles.trigger.autoscaling={"kind":"keda","min":7,"max":6}',
-            "trigger.autoscaling: min 7 is over max 6",
-        ),
-        (
-            "settings.IN_FLIGHT_BYTES=1073741824",
-            "IN_FLIGHT_BYTES: 1073741824 is not below the memory limit of roles.trigger, 640Mi",
-        ),
+        ('interface.autoscaling={"kind":"cpu","min":7}', "interface.autoscaling: min 7 is over"),
+        ("settings.IN_FLIGHT_BYTES=671088640", "671088640 is not below the memory limit of roles"),
         ('settings.DRAIN_TIMEOUT="1m"', "1m is not below terminationGracePeriodSeconds, 40"),
     ],
 )

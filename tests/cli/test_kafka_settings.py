@@ -68,6 +68,7 @@ def test_correct_settings_work(
 @pytest.mark.parametrize(
     ("listener", "protocol", "given", "expected"),
     [
+        ("none", "PLAINTEXT", {}, "Connect call failed"),
         ("SSL", "PLAINTEXT", {}, "check PROXIMITY_KAFKA_BOOTSTRAP_SERVERS, _SECURITY_PROTOCOL"),
         ("SASL_PLAINTEXT", "SASL_PLAINTEXT", login("wrong"), "Authentication failed"),
         ("SASL_PLAINTEXT", "SASL_PLAINTEXT", login() | SCRAM_256, "UnsupportedSaslMechanismError"),
@@ -83,9 +84,9 @@ def test_a_wrong_setting_is_named(
     given: dict[str, str],
     expected: str,
 ) -> None:
-    where = kafka.addresses[listener]
+    where = kafka.addresses.get(listener, "127.0.0.1:1")
     published = publish(rig, where, given | {"SECURITY_PROTOCOL": protocol})
-    for done in (published, rig("dead-letters", "list")):
+    for done in (published, rig("dead-letters", "list"), rig("dead-letters", "replay")):
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.count("\n") == 1, done.stderr
         assert done.stderr.startswith("proximity: Kafka")

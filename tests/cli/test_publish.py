@@ -215,15 +215,6 @@ async def test_invalid_detections_are_skipped_on_request(proximity: Rig, topics:
     assert done.stderr.endswith("; 0 had been published\n")
 
 
-def test_a_broker_that_is_not_there_is_one_line(rig: Rig) -> None:
-    rig.settings["KAFKA_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
-    for command in (["publish", "-"], ["dead-letters", "list"], ["dead-letters", "replay"]):
-        done = rig(*command)
-        assert done.returncode == 1
-        assert done.stderr.startswith("proximity: Kafka at 127.0.0.1:1 does not serve: ")
-        assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize("command", ["verify", "replay"])
 async def test_ctrl_c_while_servers_are_silent(rig: Rig, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

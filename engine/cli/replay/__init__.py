@@ -8,16 +8,7 @@ memory (decisions.py). The text is made of the objects of --json.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -94,16 +85,6 @@ class Part(NamedTuple):
 Parts = AsyncGenerator[Part, None]
 
 
-class _Period(NamedTuple):
-    """The detections that count, in epoch seconds, how long `before` them is replayed too, and how
-    much later all are moved."""
-
-    begin: float
-    end: float
-    before: float
-    later: float
-
-
 @command(
     "replay",
     "replay --from 2026-11-20T00:00:00+0100",
@@ -145,85 +126,77 @@ def replay(
         raise typer.BadParameter("needs --catalog", param_hint="--without-sql")
     if visits is not None and compare is not None:
         raise typer.BadParameter("goes without --compare", param_hint="--visits")
-    period = _period(since, until, warm_up, shift)
+    before = parsed("--warm-up", parse_delay, warm_up)
+    begin, end = _period(since, until, before)
+    later = float(parsed("--shift", parse_delay, shift))
     tried = {} if visits is None else {visits: parsed("--visits", VisitSettings.parse, visits)}
     opened = None if file is None else DetectionFile(file, form)
     settings, files = begin_quietly(), [catalog] if compare is None else [catalog, compare]
-    catalogs = partial(_catalogs, settings, files, without_sql)
-    return _replay(settings, opened, period, catalogs, tried, sends, as_json)
+
+    async def work() -> None:
+        topics = ", ".join(topic.name for topic in detection_topics(settings))
+        source = topics if opened is None else opened.name
+        records = undecodable = decided = 0
+        first_fault = None
+        with shown_progress("replayed", "detections") as progress:
+            tune_garbage_collector()
+            catalogs = await _catalogs(settings, files, without_sql)
+            trials = {catalogs[0].name: VisitSettings(), **tried} if tried else {}
+            replays = _replays(settings, catalogs, begin + later, trials)
+            parts = (
+                _of_kafka(settings, begin - before, end)
+                if opened is None
+                else _of_file(opened, settings.path_loss_exponent)
+            )
+            _write(sends, [_SENT_COLUMNS])
+            started = time.monotonic()
+            async with aclosing(parts):
+                async for part in parts:  # there is no await per detection
+                    records += part.records
+                    undecodable += len(part.faults)
+                    first_fault = first_fault or next(iter(part.faults), None)
+                    chosen = [
+                        each for each in part.detections if begin - before <= each.detected_at < end
+                    ]
+                    decided += sum(each.detected_at >= begin for each in chosen)
+                    _move(chosen, later)
+                    for one in replays:
+                        _write(sends, _sent(one.catalog, one.decide(chosen)))
+                    progress(count=records, completed=part.read, total=part.total)
+            for one in replays:
+                _write(sends, _sent(one.catalog, one.finish()))
+        if records and records == undecodable:
+            raise CommandError(f"there is no detection in {source}; {first_fault}")
+        summary = {
+            "kind": "replay",
+            "source": source,
+            "records": records,
+            "undecodable": undecodable,
+            "first_fault": first_fault,
+            "detections": decided,
+            "seconds": round(time.monotonic() - started, 3),
+            "begins_cold": begin > -inf and not before,
+            "notifications": {each.catalog.name: each.sent for each in replays},
+            "devices": {each.catalog.name: each.devices for each in replays},
+        }
+        rows = [summary, *(row for each in replays for row in each.rows(replays))]
+        if not as_json:
+            _show(*rows)
+            return
+        for row in rows:
+            echo_json(row)
+
+    return work()
 
 
-async def _replay(
-    settings: Settings,
-    opened: DetectionFile | None,
-    period: _Period,
-    read_catalogs: Callable[[], Awaitable[list[ReplayedCatalog]]],
-    tried: Mapping[str, VisitSettings],
-    sends: TextIO | None,
-    as_json: bool,
-) -> None:
-    begin, end, before, later = period
-    topics = ", ".join(topic.name for topic in detection_topics(settings))
-    source = topics if opened is None else opened.name
-    records = undecodable = decided = 0
-    first_fault = None
-    with shown_progress("replayed", "detections") as progress:
-        tune_garbage_collector()
-        catalogs = await read_catalogs()
-        trials = {catalogs[0].name: VisitSettings(), **tried} if tried else {}
-        replays = _replays(settings, catalogs, begin + later, trials)
-        if opened is None:
-            parts = _of_kafka(settings, begin - before, end)
-        else:
-            parts = _of_file(opened, settings.path_loss_exponent)
-        _write(sends, [_SENT_COLUMNS])
-        started = time.monotonic()
-        async with aclosing(parts):
-            async for part in parts:  # there is no await per detection
-                records += part.records
-                undecodable += len(part.faults)
-                first_fault = first_fault or next(iter(part.faults), None)
-                chosen = [
-                    each for each in part.detections if begin - before <= each.detected_at < end
-                ]
-                decided += sum(each.detected_at >= begin for each in chosen)
-                _move(chosen, later)
-                for one in replays:
-                    _write(sends, _sent(one.catalog, one.decide(chosen)))
-                progress(count=records, completed=part.read, total=part.total)
-        for one in replays:
-            _write(sends, _sent(one.catalog, one.finish()))
-    if records and records == undecodable:
-        raise CommandError(f"there is no detection in {source}; {first_fault}")
-    summary = {
-        "kind": "replay",
-        "source": source,
-        "records": records,
-        "undecodable": undecodable,
-        "first_fault": first_fault,
-        "detections": decided,
-        "seconds": round(time.monotonic() - started, 3),
-        "begins_cold": begin > -inf and not before,
-        "notifications": {each.catalog.name: each.sent for each in replays},
-        "devices": {each.catalog.name: each.devices for each in replays},
-    }
-    rows = [summary, *(row for each in replays for row in each.rows(replays))]
-    if not as_json:
-        _show(*rows)
-        return
-    for row in rows:
-        echo_json(row)
-
-
-def _period(since: str | None, until: str | None, warm_up: str, shift: str) -> _Period:
-    before = parsed("--warm-up", parse_delay, warm_up)
+def _period(since: str | None, until: str | None, before: float) -> tuple[float, float]:
     if before and since is None:
         raise typer.BadParameter("goes with --from", param_hint="--warm-up")
     begin = -inf if since is None else parsed("--from", moment, since)
     end = inf if until is None else parsed("--to", moment, until)
     if begin >= end:
         raise typer.BadParameter("is not later than --from", param_hint="--to")
-    return _Period(begin, end, before, float(parsed("--shift", parse_delay, shift)))
+    return begin, end
 
 
 def _move(detections: list[DecodedDetection], seconds: float) -> None:

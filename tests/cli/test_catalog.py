@@ -54,6 +54,20 @@ def test_load_twice_and_rebuild(command: Rig, redis_url: str) -> None:
         assert redis.xlen("proximity:index:changes") == changes + 1
 
 
+def test_no_connector_leads_inside_or_replaces_a_header(command: Rig) -> None:
+    assert command("migrate").returncode == 0
+    inside = {"name": "c", "url": "http://169.254.169.254/", "method": "POST", "auth": "header"}
+    listed = [[], [{"key": "Host", "value": "geheim"}]]
+    companies = [{"name": str(n), "connector": {**inside, "parameters": listed[n]}} for n in (0, 1)]
+    done = command("catalog", "load", "-", given=json.dumps({"companies": companies}).encode())
+    assert done.returncode == 1
+    assert done.stderr.count("leads to an address that is not public") == 2
+    assert "companies[1].connector.parameters" in done.stderr
+    assert "Host" in done.stderr
+    assert "geheim" not in done.stderr
+    assert done.stderr.endswith("has 3 faults; nothing was changed\n")
+
+
 def _fields(redis: Redis) -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for number in range(16):

@@ -192,8 +192,9 @@ class PlaceReference(msgspec.Struct, frozen=True, gc=False):
 class Firing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What is known when a campaign fires for a detection. Repeats carry the same `id`.
 
-    One of `beacon` (with `proximity`), `geofence`, `nfc` and `qrcode` is the place. `on` and
-    `visit_id` say that a visit fired it, and not a detection by itself.
+    One of `beacon`, `geofence`, `nfc` and `qrcode` is the place; a beacon has a `proximity`, except
+    at an exit by silence. `on` and `visit_id` say that a visit fired it, and not a detection by
+    itself.
     """
 
     id: str

@@ -344,7 +344,8 @@ class CallPartition(QueueWorker):
             role.history.add(company, call.past_call(now))
             if isinstance(call.result, Content):
                 role.metrics.notifications.labels(call.result.format).inc()
-                role.metrics.latency.observe(max(0.0, now - call.detected_at))
+                if call.message.on != "exit":  # which may be long after its detection
+                    role.metrics.latency.observe(max(0.0, now - call.detected_at))
             elif isinstance(call.result, Failed):
                 failed[company, call.outcome] += 1
         for (company, reason), count in failed.items():

@@ -258,7 +258,8 @@ class PartitionVisits:
             return []
         decided = await self._decide(found)
         published = list[bytes]()
-        if not self._tracking.publisher.is_open:  # what is not committed may have to come again
+        # Not within a transaction: if it is aborted, its events are published again.
+        if not self._tracking.publisher.is_open:
             published, self._published = self._published, []
         await self._store.save(self._book, self._offset, found, published)
         pause = 0.0 if self._tracking.in_transactions else _SAVE_SECONDS

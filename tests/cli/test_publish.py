@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import os
 import re
 import signal
 import socket
@@ -225,15 +224,6 @@ async def test_ctrl_c_while_servers_are_silent(rig: Rig, command: str) -> None:
         with connection:
             waiting.send_signal(signal.SIGINT)
             assert (await waiting.ended(), waiting.stderr) == (130, "proximity: interrupted\n")
-
-
-@pytest.mark.parametrize("command", ["publish", "replay"])
-async def test_ctrl_c_while_a_pipe_is_silent(rig: Rig, command: str) -> None:
-    os.mkfifo(pipe := rig.folder / "pipe")
-    waiting = rig.start(command, str(pipe))
-    with await asyncio.to_thread(pipe.open, "wb"):
-        waiting.send_signal(signal.SIGINT)
-        assert (await waiting.ended(), waiting.stderr) == (130, "proximity: interrupted\n")
 
 
 async def test_ctrl_c_ends_with_130_and_says_what_was_done(

@@ -71,7 +71,7 @@ class Walkers:
     async def walk(self, send: Send) -> None:
         """Walk through the time, at the devices' pace."""
         end = time.time() + SECONDS
-        while (now := time.time()) < end:
+        while (now := round(time.time(), 3)) < end:  # as precise as the messages
             await asyncio.gather(*[await send(message) for message in self.step(now)])
             self.longest_step = max(self.longest_step, time.time() - now)
             # Not a wait for something to happen.

@@ -57,8 +57,6 @@ class KafkaServer(ServerProcess):
             "share.coordinator.state.topic.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
             "group.min.session.timeout.ms": 500,
-            "broker.session.timeout.ms": 3000,
-            "broker.heartbeat.interval.ms": 500,
             "log.cleaner.dedupe.buffer.size": 8388608,
         }
 

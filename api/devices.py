@@ -25,9 +25,9 @@ from api.answers import (
 )
 from api.bodies import LISTING, FromZero, Listing, OwnId, Searched, accepted, accepts
 from api.permissions import PREFIX, Caller, may_read, may_write
+from api.reports import HeldData
 from api.tenancy import assign, find, listed, of_company, writing
 from api.venues import BeaconAnswer
-from catalog.erasure import DeviceData
 from catalog.fields import Fields
 from catalog.inputs import Flag, TimeZone
 from catalog.models import (
@@ -322,15 +322,15 @@ async def _udid(caller: Caller, number: int) -> str:
 
 
 async def _held(
-    caller: Caller, number: int, work: Callable[[int, str], Awaitable[DeviceData]]
+    caller: Caller, number: int, work: Callable[[int, str], Awaitable[HeldData]]
 ) -> Record:
     data = await work(caller.company_id, await _udid(caller, number))
     longest = data.kafka.longest
     kept = "unbounded" if longest is None else "bounded"
     return {
-        "detections": data.rows.detections,
-        "authentications": data.rows.authentications,
-        "presences": data.rows.presences,
+        "detections": data.detections,
+        "authentications": data.authentications,
+        "presences": data.presences,
         "keys": data.keys,
         "kafka": kept if data.kafka.is_known else "unknown",
         "kafka_until": None if longest is None else caller.services.clock() + longest,

@@ -17,10 +17,9 @@ from starlette.requests import Request
 
 from api.answers import ApiError, forbidden
 from api.bodies import accepted, read_json
-from api.reports import LiveDecisions, RoleReport
+from api.reports import HeldData, LiveDecisions, RoleReport
 from api.sessions import Sessions, SignedIn
 from catalog.database import Database
-from catalog.erasure import DeviceData
 from catalog.fields import Fields
 from catalog.inputs import NOTHING, READ, WRITE
 from catalog.limits import CatalogLimits
@@ -73,8 +72,8 @@ class Services:
     live_decisions: Callable[[int, str | None], Awaitable[LiveDecisions]]
     role_reports: Callable[[], Awaitable[list[RoleReport]]]
     recent_detections: Callable[[int], Awaitable[dict[int, int]]]
-    held_data: Callable[[int, str], Awaitable[DeviceData]]
-    forget_device: Callable[[int, str], Awaitable[DeviceData]]
+    held_data: Callable[[int, str], Awaitable[HeldData]]
+    forget_device: Callable[[int, str], Awaitable[HeldData]]
     day_figures: Callable[[int, date, date], Awaitable[dict[date, DayFigures]]]
     max_detection_age: float
     clock: Callable[[], datetime]

@@ -1,5 +1,6 @@
-"""What running roles report for the interface to show. Light: the roles import it."""
+"""What the engine reports for the interface to show. Light: the roles import it."""
 
+from datetime import timedelta
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -58,3 +59,24 @@ class LiveDecisions(NamedTuple):
 
     after: str
     decisions: list[LiveDecision]
+
+
+class TopicRetention(NamedTuple):
+    """How long Kafka keeps a message at most; `longest` is None without a limit.
+
+    `is_known` is false if no broker reported it.
+    """
+
+    is_known: bool
+    longest: timedelta | None = None
+
+
+class HeldData(NamedTuple):
+    """What is stored of one device: keys and fields in Redis, messages in Kafka, rows in SQL."""
+
+    keys: int
+    kafka: TopicRetention
+    devices: int
+    detections: int
+    authentications: int
+    presences: int

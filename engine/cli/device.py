@@ -84,11 +84,10 @@ async def forget(
         eraser = device_eraser(settings, stores)
         with telling(lambda: "run it again"):
             data = await (eraser.erase if yes else eraser.count)(DeviceKey(owner.id, udid))
-    rows = data.rows
     say(
         f"{'deleted' if yes else 'would delete'}, of {owner.name}: "
-        f"devices {rows.devices}, detections {rows.detections}, authentications "
-        f"{rows.authentications}, presences {rows.presences}, keys in Redis {data.keys}"
+        f"devices {data.devices}, detections {data.detections}, authentications "
+        f"{data.authentications}, presences {data.presences}, keys in Redis {data.keys}"
     )
     until = "which no broker reports"
     if data.kafka.longest is not None:

@@ -9,7 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
-from catalog.erasure import TopicRetention
+from api.reports import TopicRetention
 from engine.kafka.client import NOT_THERE, REQUEST_SECONDS, KafkaCluster, connection_options
 from engine.process.settings import DetectionTopic, Settings
 

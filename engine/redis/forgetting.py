@@ -1,24 +1,28 @@
 """Deletes all data of one device from SQL and Redis; reports how long Kafka keeps its messages.
 
-`proximity forget` and the interface both use it.
+`proximity forget` and the interface both use it. Daily figures, receptions and the rows of
+`statistic_device` stay: an id without its device identifies nobody, and retention deletes them.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from sqlalchemy import Select, delete, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from api.reports import HeldData, TopicRetention
 from catalog.database import Database
-from catalog.erasure import (
-    DeviceData,
-    TopicRetention,
-    campaign_ids,
-    count_device,
-    erase_device,
-    erase_traces,
-)
+from catalog.models import AuthenticationTrace, Campaign, DetectionTrace, Device, Presence, Venue
+from catalog.session import with_deleted
 from engine.redis.claims import claims_key, places_field
 from engine.redis.decisions import decisions_key
 from engine.redis.devices import DeviceKey, copy_key
 from engine.redis.store import RedisStore
+
+_TRACES = (DetectionTrace, AuthenticationTrace)
+# Deleted in this order. Once the device's row is locked, no recorder adds rows about it.
+_TABLES = (*_TRACES, Presence)
+_BATCH_ROWS = 10_000  # rows of a transaction
 
 
 class DeviceEraser(RedisStore):
@@ -38,34 +42,53 @@ class DeviceEraser(RedisStore):
         self._database = database
         self._retention = retention
 
-    async def count(self, device: DeviceKey) -> DeviceData:
+    async def count(self, device: DeviceKey) -> HeldData:
         """The data that `erase` would delete, and how long Kafka keeps the messages."""
         async with self._database.read() as session:
-            rows = await count_device(session, device.company_id, device.udid)
-            campaigns = await campaign_ids(session, device.company_id)
-        keys = await self._in_redis(device, campaigns, only_count=True)
-        return DeviceData(rows, keys, await self._retention())
+            rows = await _count_rows(session, device)
+            keys = await self._in_redis(session, device, only_count=True)
+        return HeldData(keys, await self._retention(), *rows)
 
-    async def erase(self, device: DeviceKey) -> DeviceData:
+    async def erase(self, device: DeviceKey) -> HeldData:
         """Delete the data, and report what there was.
 
         Safe to repeat: after an error some traces may be deleted already.
         """
         kafka = await self._retention()
         async with self._database.read() as session:
-            rows = await count_device(session, device.company_id, device.udid)
-        await erase_traces(self._database, device.company_id, device.udid)
+            rows = await _count_rows(session, device)
+        await self._erase_traces(device)
         async with self._database.write.begin() as session:
-            await erase_device(session, device.company_id, device.udid)
-            campaigns = await campaign_ids(session, device.company_id)
+            found = await session.scalar(_of(device).with_for_update())
+            if found is not None:
+                await session.delete(found)
+                await session.flush()
+                for table in _TABLES:
+                    await session.execute(delete(table).where(table.device_id == found.id))
             # Before the commit: if Redis is down the device stays in SQL, so a retry finds it.
-            keys = await self._in_redis(device, campaigns, only_count=False)
-        return DeviceData(rows, keys, kafka)
+            keys = await self._in_redis(session, device, only_count=False)
+        return HeldData(keys, kafka, *rows)
 
-    async def _in_redis(
-        self, device: DeviceKey, campaigns: Iterable[int], *, only_count: bool
-    ) -> int:
+    async def _erase_traces(self, device: DeviceKey) -> None:
+        """Delete all but the newest few thousand of the traces, in short transactions."""
+        async with self._database.read() as session:
+            number = await session.scalar(_of(device, Device.id))
+        for table in _TRACES:
+            of_device = table.device_id == number
+            oldest = select(table.create_on).where(of_device).order_by(table.create_on)
+            last = oldest.offset(_BATCH_ROWS - 1).limit(1)
+            while True:
+                async with self._database.write.begin() as session:
+                    at = await session.scalar(last)
+                    if at is None:
+                        break
+                    await session.execute(delete(table).where(of_device, table.create_on <= at))
+
+    async def _in_redis(self, session: AsyncSession, device: DeviceKey, *, only_count: bool) -> int:
         """Count or delete the keys and claims in Redis. Returns how many existed."""
+        # Claims outlive campaigns.
+        query = select(Campaign.id).join(Venue).where(Venue.company_id == device.company_id)
+        campaigns = await session.scalars(with_deleted(query))
         claims = claims_key(self._prefix, device.udid)
         on_key, on_field = ("EXISTS", "HEXISTS") if only_count else ("UNLINK", "HDEL")
         pipeline = self._pipeline()
@@ -74,3 +97,18 @@ class DeviceEraser(RedisStore):
         for field in (places_field(device.company_id), *map(str, campaigns)):
             pipeline.execute_command(on_field, claims, field)
         return int(sum(await self._answer(pipeline.execute())))
+
+
+def _of(device: DeviceKey, what: Any = Device) -> Select[Any]:
+    query = select(what)
+    return query.where(Device.company_id == device.company_id, Device.udid == device.udid)
+
+
+async def _count_rows(session: AsyncSession, device: DeviceKey) -> list[int]:
+    """How many rows of devices, and of each of _TABLES, `erase` would delete."""
+    number = await session.scalar(_of(device, Device.id))
+    counts = [int(number is not None)]
+    for table in _TABLES:
+        count = select(func.count()).select_from(table).where(table.device_id == number)
+        counts.append(await session.scalar(count) or 0)
+    return counts

@@ -7,9 +7,9 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from catalog import erasure
 from catalog.models import AuditEntry, AuthenticationTrace, DetectionTrace, Device, Statistic
 from engine.process.settings import Settings
+from engine.redis import forgetting
 from engine.redis.decisions import DecisionStore, DeviceDecision
 from engine.redis.devices import DeviceKey, copy_key
 from rules.model import StoredDecision, Zone
@@ -169,7 +169,7 @@ async def left(api: Harness) -> list[int]:
 
 
 async def test_a_person_is_forgotten(api: Harness, owner: Headers, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(erasure, "_BATCH_ROWS", 5)
+    monkeypatch.setattr(forgetting, "_BATCH_ROWS", 5)
     number = await device_of(api, owner, traces=23)
     key = copy_key("proximity:", DeviceKey(await api.company_of(owner), PERSON))
     await api.stores.redis.set(key, b"a copy")
@@ -208,7 +208,7 @@ async def test_without_redis(
         explain = f"/lieu/{venue}/campaign/{campaign}/explain"
         assert (await api.call("POST", explain, owner, {"udid": "x"})).status_code == 503
         assert (await api.call("POST", explain, owner, {})).status_code == 200
-        monkeypatch.setattr(erasure, "_BATCH_ROWS", 5)
+        monkeypatch.setattr(forgetting, "_BATCH_ROWS", 5)
         assert (await api.call("DELETE", f"/crm/{number}", owner)).status_code == 503
         assert (await left(api))[0] == 1
         own_redis.start()

@@ -6,7 +6,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import InvalidReplicationFactorError
 
-from catalog.erasure import TopicRetention
+from api.reports import TopicRetention
 from engine.cli.check import check_kafka, findings
 from engine.formats.decoders import detection_decoders
 from engine.kafka.topics import all_topics, detection_topics, ensure_topics, read_retention

@@ -32,7 +32,6 @@ from api.permissions import (
 from api.records import Records, Values, add_operations
 from api.sessions import SessionAnswer
 from api.tenancy import assign, find, of_company, writing
-from catalog.accounts import MIN_PASSWORD_LENGTH
 from catalog.fields import Fields
 from catalog.inputs import (
     AREAS,
@@ -46,6 +45,7 @@ from catalog.inputs import (
 )
 from catalog.limits import check_quiet_hours, lock_company
 from catalog.models import WEEKDAYS, Account, Application, Company
+from catalog.passwords import MIN_PASSWORD_LENGTH
 
 router = APIRouter(prefix=PREFIX)
 Reader = Annotated[Caller, may_read("profile")]

@@ -18,10 +18,10 @@ from redis.exceptions import RedisError
 from sqlalchemy import ColumnElement, delete, select
 
 from api.answers import Answer, ApiError, Timestamp, bad_fields
-from catalog.accounts import hash_password, verify_password
 from catalog.database import Database
 from catalog.inputs import NOTHING
 from catalog.models import Account, Company, Session
+from catalog.passwords import hash_password, verify_password
 from catalog.redis_connection import RedisClient
 from catalog.session import KEPT_SESSION
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,12 +19,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from benchmarks.link import Link
 from benchmarks.traffic_tally import QUIET, DetectionStream, TopicTally
-from catalog.accounts import create_account
 from catalog.database import open_database
-from catalog.inputs import AREAS, WRITE
 from catalog.models import Venue
 from catalog.secrets import open_cipher
 from engine.kafka.topics import Topics
+from tests.api.process import make_account
 from tests.servers.http_service import (
     Answer,
     HttpService,
@@ -230,14 +228,7 @@ def _partner(world: World, service_url: str) -> Venue:
 async def _make_account(database_url: str) -> None:
     database = open_database(database_url)
     try:
-        await create_account(
-            database,
-            company=HALL,
-            email=EMAIL,
-            password=PASSWORD,
-            permission=dict.fromkeys(AREAS, WRITE),
-            now=datetime.now(UTC),
-        )
+        await make_account(database, company=HALL, email=EMAIL, password=PASSWORD)
     finally:
         await database.close()
 

@@ -25,10 +25,6 @@ class MigrationError(CatalogError, ValueError):
     """The schema cannot be upgraded. Nothing has changed."""
 
 
-class AccountError(CatalogError):
-    """An account cannot be made or changed. The message says why, on one line."""
-
-
 class LimitError(CatalogError):
     """A change would exceed a limit, which the message names. Nothing may be committed.
 

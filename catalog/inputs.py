@@ -32,6 +32,13 @@ from rules.parsing import MINUTE, MONTH, parse_delay
 
 INT32 = 2**31 - 1
 INT64 = 2**63 - 1
+
+
+def is_id(text: str) -> bool:
+    """Whether a text can be an id; its digits fit every database's integers."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 SECRET = Field(repr=False, json_schema_extra={"writeOnly": True})
 # An empty text and null both empty an optional field.
 BLANK_IS_NULL = BeforeValidator(lambda value: None if value == "" else value)

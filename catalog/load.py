@@ -29,7 +29,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import selectinload
 
 from catalog import inputs
-from catalog.accounts import hash_password
 from catalog.bounds import chunked
 from catalog.database import SessionFactory
 from catalog.errors import LimitError
@@ -66,6 +65,7 @@ from catalog.models import (
     Tag,
     Venue,
 )
+from catalog.passwords import hash_password
 from catalog.secrets import MISSING_SECRET_KEY, Cipher, encrypted
 from connectors.errors import HostUnresolvedError, UrlForbiddenError
 

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from catalog.accounts import is_id
+from catalog.inputs import is_id
 from catalog.models import (
     Beacon,
     Campaign,

@@ -19,8 +19,7 @@ from api.console.rendering import PATH, rendered
 from api.console.texts import Translations, translations_for, zone_named
 from api.permissions import AREAS, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
 from api.sessions import LIFETIME, SignedIn
-from catalog.accounts import is_id
-from catalog.inputs import READ, WRITE
+from catalog.inputs import READ, WRITE, is_id
 
 A_PAGE = 50
 _VENUES = 500

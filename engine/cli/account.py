@@ -2,27 +2,22 @@
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
 from typer import Argument, Option
 
-from catalog.accounts import (
-    create_account,
-    list_accounts,
-    set_active,
-    set_password,
-    set_permissions,
-)
-from catalog.database import Database
 from catalog.fields import Faults, read_fields
-from catalog.inputs import AREAS, AccountFields, CompanyFields
-from catalog.models import AuditEntry
-from engine.cli.command import Json, begin_quietly, command
+from catalog.inputs import AREAS, NOTHING, AccountFields, CompanyFields
+from catalog.models import Account, AuditEntry, Company
+from catalog.passwords import MIN_PASSWORD_LENGTH, hash_password
+from engine.cli.command import CommandError, Json, begin_quietly, command
 from engine.cli.output import echo_json, print_table, say
 from engine.cli.servers import company_named, open_migrated_database
 from engine.kafka.messages import format_instant
@@ -78,45 +73,55 @@ def create(
     given = {"name": name, "fonction": fonction}
     values = _checked(AccountFields, **{k: v for k, v in given.items() if v is not None})
     owner = _checked(CompanyFields, name=company)["name"]
-    levels = _levels(permission or ["2"])
-    work = partial(
-        create_account,
-        email=email,
-        **values,
-        company=owner,
-        password=_password(password_stdin),
-        permission=levels,
-        create_company=create_company,
-        now=datetime.now(UTC),
-    )
-    return _run(work, f"{email} can sign in for {owner}")
+    levels = dict.fromkeys(AREAS, NOTHING) | _levels(permission or ["2"])
+    hashed = _hashed_password(password_stdin)
+
+    async def work() -> None:
+        now = datetime.now(UTC)
+        account = Account(
+            email=email, password_hash=hashed, permission=levels, create_on=now, **values
+        )
+        async with _writing() as session:
+            found = await session.scalar(select(Company).where(Company.name == owner))
+            if found is None and not create_company:
+                raise CommandError(f"there is no company {owner!r}; see --create-company")
+            account.company = found or Company(name=owner, create_on=now)
+            session.add(account)
+            try:
+                await session.flush()
+            except IntegrityError:
+                raise CommandError(f"there is an account {email} already") from None
+        say(f"{email} can sign in for {owner}")
+
+    return work()
 
 
 @command("account password", f"account password {_EMAIL}")
 def password(email: Email, password_stdin: FromStdin = False) -> Running:
     """Change the password. The account's sessions end at once."""
-    work = partial(set_password, email=email, password=_password(password_stdin))
-    return _run(work, f"{email} has a new password; its sessions have ended")
+    hashed = _hashed_password(password_stdin)
+    return _set(email, "has a new password; its sessions have ended", password_hash=hashed)
 
 
 @command("account disable", f"account disable {_EMAIL}")
 def disable(email: Email) -> Running:
     """Forbid the account to sign in. Its sessions end at once."""
-    return _run(partial(set_active, email=email, active=False), f"{email} is disabled")
+    return _set(email, "is disabled", active=False)
 
 
 @command("account enable", f"account enable {_EMAIL}")
 def enable(email: Email) -> Running:
     """Allow a disabled account to sign in again."""
-    return _run(partial(set_active, email=email, active=True), f"{email} is active")
+    return _set(email, "is active", active=True)
 
 
 @command("account permissions", f"account permissions {_EMAIL} --permission analytic=1")
 async def permissions(email: Email, permission: Levels = None) -> None:
     """Change the levels of the named areas. Without --permission show all levels."""
     levels = _levels(permission or [])
-    async with open_migrated_database(begin_quietly()) as database:
-        current = await set_permissions(database, email, levels)
+    async with _writing() as session:
+        account = await _account(session, email)
+        account.permission = current = account.permission | levels
     for area, level in current.items():
         say(f"{area} {level}")
 
@@ -124,8 +129,13 @@ async def permissions(email: Email, permission: Levels = None) -> None:
 @command("account list")
 async def list_(as_json: Json = False) -> None:
     """List all accounts: company, e-mail, active or disabled, and the levels."""
-    async with open_migrated_database(begin_quietly()) as database:
-        accounts = await list_accounts(database)
+    query = (
+        select(Account.email, Company.name.label("company"), Account.active, Account.permission)
+        .join(Account.company)
+        .order_by(Company.name, Account.email)
+    )
+    async with open_migrated_database(begin_quietly()) as database, database.read() as session:
+        accounts = (await session.execute(query)).all()
     if as_json:
         for account in accounts:
             echo_json(account._asdict())
@@ -149,10 +159,28 @@ def _shown_levels(levels: dict[str, int]) -> str:
     return ", ".join((*others, f"{'the rest' if others else 'all'} {most}"))
 
 
-async def _run(work: Callable[[Database], Awaitable[object]], said: str) -> None:
-    async with open_migrated_database(begin_quietly()) as database:
-        await work(database)
-    say(said)
+@asynccontextmanager
+async def _writing() -> AsyncIterator[AsyncSession]:
+    async with (
+        open_migrated_database(begin_quietly()) as database,
+        database.write.begin() as session,
+    ):
+        yield session
+
+
+async def _account(session: AsyncSession, email: str) -> Account:
+    account = await session.scalar(select(Account).where(Account.email == email).with_for_update())
+    if account is None:
+        raise CommandError(f"there is no account {email}")
+    return account
+
+
+async def _set(email: str, done: str, **values: object) -> None:
+    async with _writing() as session:
+        account = await _account(session, email)
+        for name, value in values.items():
+            setattr(account, name, value)
+    say(f"{email} {done}")
 
 
 def _levels(written: list[str]) -> dict[str, int]:
@@ -164,14 +192,18 @@ def _levels(written: list[str]) -> dict[str, int]:
     return levels
 
 
-def _password(from_stdin: bool) -> str:
+def _hashed_password(from_stdin: bool) -> str:
     if from_stdin:
-        return sys.stdin.readline().rstrip("\r\n")
-    if not sys.stdin.isatty():
+        given = sys.stdin.readline().rstrip("\r\n")
+    elif sys.stdin.isatty():
+        given = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    else:
         raise typer.BadParameter(
             "there is no terminal for the password; see --password-stdin", param_hint="password"
         )
-    return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    if len(given) < MIN_PASSWORD_LENGTH:
+        raise CommandError(f"the password is too short: {MIN_PASSWORD_LENGTH} characters at least")
+    return hash_password(given)
 
 
 @command("audit")

@@ -13,9 +13,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 from typer.exceptions import TyperException
 
-from catalog.accounts import is_id
 from catalog.database import Database
 from catalog.errors import CatalogError, RedisUrlError
+from catalog.inputs import is_id
 from catalog.models import Company
 from catalog.redis_connection import probe_redis
 from connectors.errors import ConnectorError

@@ -18,7 +18,7 @@ from tests.servers.proximity import Command, Rig
 @pytest.fixture(autouse=True)
 def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password costs 100 ms and 64 MB on purpose; most tests are about everything else."""
-    monkeypatch.setattr("catalog.accounts._hasher", PasswordHasher.from_parameters(CHEAPEST))
+    monkeypatch.setattr("catalog.passwords._hasher", PasswordHasher.from_parameters(CHEAPEST))
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import select
 
-from catalog.accounts import set_active, set_password
 from catalog.models import Company, Session
+from catalog.passwords import hash_password
 from tests.api.harness import PASSWORD, Harness, Headers, error_body
-from tests.api.process import make_account
+from tests.api.process import edit_account, make_account
 from tests.servers.redis import RedisServer
 from tests.servers.waiting import eventually
 
@@ -67,7 +67,7 @@ async def test_a_session(api: Harness, account: None):
 async def test_failures_are_alike(api: Harness, account: None):
     wrong = await attempt(api, password="wrong")
     unknown = await attempt(api, email="nobody@harbour.example")
-    await set_active(api.database, EMAIL, active=False)
+    await edit_account(api.database, EMAIL, active=False)
     disabled = await attempt(api)
     body = {"status": "error", "error_message": "no user matches", "code": 404}
     for answer in (wrong, unknown, disabled):
@@ -102,10 +102,10 @@ async def test_how_a_session_ends(api: Harness, account: None, end: str):
     headers, other = await signed_in(api), await signed_in(api)
     assert await profile(api, headers) == 200
     if end == "password":
-        await set_password(api.database, EMAIL, "another one")
+        await edit_account(api.database, EMAIL, password_hash=hash_password("another one"))
     elif end == "disabled":
         for active in (False, True):
-            await set_active(api.database, EMAIL, active=active)
+            await edit_account(api.database, EMAIL, active=active)
     elif end == "company":
         for active in (False, True):
             async with api.database.write.begin() as session:
@@ -139,7 +139,7 @@ class TestAtFullCost:
 
     @pytest.fixture(autouse=True)
     def _cheap_passwords(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("catalog.accounts._hasher", PasswordHasher())
+        monkeypatch.setattr("catalog.passwords._hasher", PasswordHasher())
 
     @pytest.fixture
     def database_url(self, sqlite_url: str) -> str:

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import selectinload
 
-from catalog.accounts import verify_password
 from catalog.database import Database
 from catalog.load import LoadError, LoadSummary, load_document
 from catalog.models import Account, Campaign, Company, Connector, Device, Outbox, Tag, Venue
+from catalog.passwords import verify_password
 from catalog.secrets import Cipher, open_cipher
 from engine.process.settings import Settings
 from engine.wiring.parts import catalog_limits

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import structlog
 
-from catalog.accounts import hash_password, verify_password
 from catalog.errors import DecryptionError, SecretKeyError
+from catalog.passwords import hash_password, verify_password
 from catalog.plain_text import for_csv, for_terminal
 from catalog.secrets import open_cipher
 

@@ -1,6 +1,7 @@
 """`proximity catalog load`, `index rebuild`, `connector`, `forget` and `account list`."""
 
 import asyncio
+import io
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -137,9 +138,10 @@ def test_accounts_are_listed_in_both_forms(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PROXIMITY_DATABASE_URL", sqlite_url)
-    monkeypatch.setattr("engine.cli.account._password", lambda _: "a password that is long")
+    monkeypatch.setattr("sys.stdin", io.StringIO("a password that is long\n"))
     create = ["account", "create", "a@b.example", "--company", "Mall", "--create-company"]
-    for command in (["migrate"], [*create, "--permission", "1"]):
+    create += ["--permission", "1", "--password-stdin"]
+    for command in (["migrate"], create):
         assert run(command) == 0
     capsys.readouterr()
     assert run(["account", "list"]) == 0
@@ -148,9 +150,11 @@ def test_accounts_are_listed_in_both_forms(
         ["Mall", "a@b.example", "active", "all", "1"],
     ]
     assert run(["account", "permissions", "a@b.example", "--permission", "device=0"]) == 0
+    for word, state in (("disable", "disabled"), ("enable", "active")):
+        assert (run(["account", word, "a@b.example"]), run(["account", "list"])) == (0, 0)
+        assert capsys.readouterr().out.endswith(f"  {state}  device 0, the rest 1\n")
+    assert run(["account", "disable", "b@b.example"]) == 1, "there is no such account"
     capsys.readouterr()
-    assert run(["account", "list"]) == 0
-    assert capsys.readouterr().out.endswith("  active  device 0, the rest 1\n")
     assert run(["account", "list", "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     account = json.loads(line)

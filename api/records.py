@@ -213,6 +213,7 @@ class Records(Generic[M]):
     async def delete(self, scope: Scope) -> DoneAnswer:
         """Delete a record."""
         async with writing(scope.caller.services) as session:
+            await scope.lock(session)  # as an edit does, which would deadlock with another order
             await session.delete(await find(session, self.query(scope), scope.number, lock=True))
         return DoneAnswer()
 

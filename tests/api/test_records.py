@@ -205,6 +205,18 @@ async def test_one_of_thirty_gets_the_triple(api: Harness, bodies: Bodies):
     assert tags == {beacon.name.replace("beacon of", "tag"), "same"}
 
 
+async def test_edits_and_deletions_at_once(
+    api: Harness, owner: Headers, bodies: Bodies, venue: int
+):
+    path = f"/region/{venue}/beacon"
+    record = await api.made(path, owner, bodies.beacon())
+    one = f"{path}/{record['id']}"
+    calls = [api.call(method, one, owner, record) for method in ("PUT", "DELETE") * 8]
+    answers = await asyncio.gather(*calls)
+    assert {each.status_code for each in answers} <= {200, 404}
+    assert (await api.call("GET", one, owner)).status_code == 404
+
+
 TAGS = [{"name": "new"}, "other"]
 
 

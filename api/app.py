@@ -113,7 +113,7 @@ def _refusal(error: Exception) -> ApiError:
             message = HTTPStatus(error.status_code).phrase.lower()
             return ApiError(error.status_code, message, headers=error.headers)
         case RequestValidationError():
-            return bad_fields({str(each["loc"][-1]): str(each["msg"]) for each in error.errors()})
+            return bad_fields({str(each["loc"][-1]): _fault(each) for each in error.errors()})
         case ClientDisconnect():
             return ApiError(400, "the body ended too soon")
     text = str(getattr(error, "orig", None) or error).partition("\n")[0]
@@ -124,8 +124,16 @@ def _refusal(error: Exception) -> ApiError:
     return ApiError(500, "internal error")
 
 
+def _fault(fault: Any) -> str:
+    return str(fault.get("ctx", {}).get("error", fault["msg"]))  # our own words without a prefix
+
+
 async def _answer(request: Request, error: Exception) -> Response:
     refusal, state = _refusal(error), request.app.state
+    if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:  # the router names those of one route
+        path = getattr(request.scope.get("route"), "path", "")
+        if methods := request.app.openapi()["paths"].get(path):
+            refusal.headers = {"allow": ", ".join(methods).upper()}
     if request.url.path.startswith("/console") and hasattr(state, "refused"):
         return cast(Response, state.refused(request, refusal))
     return refusal.answer(request.scope)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from api.answers import ApiError, bad_fields
 from catalog.fields import Faults, Fields, read_fields
-from catalog.inputs import INT64
+from catalog.inputs import INT64, NUMBER
 
 VENUE: Any = Path(alias="id", ge=1, le=INT64, description="The venue.")
 RECORD: Any = Path(alias="uid", ge=1, le=INT64, description="The record in the venue.")
@@ -20,7 +20,7 @@ VenueId = Annotated[int, VENUE]
 RecordId = Annotated[int, RECORD]
 OwnId = Annotated[int, OWN]
 FromZero = Annotated[int, Field(ge=0, le=INT64)]
-FromOne = Annotated[int, Field(ge=1, le=INT64)]  # also an id
+FromOne = Annotated[int, NUMBER, Field(ge=1, le=INT64)]  # also an id
 Searched = Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")]
 
 

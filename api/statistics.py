@@ -4,6 +4,7 @@ Daily figures are exact, in SQL. Reasons and recent detections are sums that tri
 keep in Redis.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
 from datetime import date, timedelta
@@ -46,7 +47,14 @@ _PAGE = 1000
 _MOST_DAYS = 366
 _RECENT = timedelta(minutes=14)  # and this one
 
-Day = Annotated[date, BeforeValidator(date.fromisoformat)]
+
+def _day(text: str) -> date:
+    if not re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):  # the other forms of ISO 8601
+        raise ValueError("accepted: a day as 2026-11-20")
+    return date.fromisoformat(text)
+
+
+Day = Annotated[date, BeforeValidator(_day)]
 First = Annotated[
     Day | None, Query(alias="from", description="First day; default: a week before `to`.")
 ]

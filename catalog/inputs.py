@@ -45,7 +45,7 @@ BLANK_IS_NULL = BeforeValidator(lambda value: None if value == "" else value)
 NULL_IS_BLANK = BeforeValidator(lambda value: "" if value is None else value)
 
 
-def accepts(is_good: Callable[[Any], object], words: str) -> AfterValidator:
+def accepts(is_good: Callable[[Any], object], words: str, when: Any = AfterValidator) -> Any:
     """Refuses every value that is not good; `words` say what is accepted."""
 
     def check(value: Any) -> Any:
@@ -53,9 +53,11 @@ def accepts(is_good: Callable[[Any], object], words: str) -> AfterValidator:
             raise ValueError(f"accepted: {words}")
         return value
 
-    return AfterValidator(check)
+    return when(check)
 
 
+# For the numbers of requests: pydantic takes true for 1.
+NUMBER = accepts(lambda value: not isinstance(value, bool), "a number", BeforeValidator)
 # Control characters, and characters that change the direction of the text or end the line.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -175,15 +177,16 @@ Colour = Annotated[
     ),
 ]
 
-Meters = Annotated[int, Field(ge=0, le=INT32)]
-Unsigned16 = Annotated[int, Field(ge=0, le=65535)]
-Position = Annotated[int, Field(ge=-INT32 - 1, le=INT32)]
+Meters = Annotated[int, NUMBER, Field(ge=0, le=INT32)]
+Unsigned16 = Annotated[int, NUMBER, Field(ge=0, le=65535)]
+Position = Annotated[int, NUMBER, Field(ge=-INT32 - 1, le=INT32)]
 OptionalColour = Annotated[
     Colour | None,
     BLANK_IS_NULL,
     Field(description="a colour as #ff8800, orange or rgb(255, 136, 0)"),
 ]
-VisitSilence = Annotated[Annotated[int, Field(ge=5, le=3600)] | None, BLANK_IS_NULL]
+VisitSilence = Annotated[Annotated[int, NUMBER, Field(ge=5, le=3600)] | None, BLANK_IS_NULL]
+DwellMinutes = Annotated[Annotated[int, NUMBER, Field(ge=1, le=1440)] | None, BLANK_IS_NULL]
 _AS_DICT = AfterValidator(lambda model: model.model_dump(exclude_unset=True))
 
 
@@ -247,9 +250,9 @@ class GeofenceFields(Fields):
     """A geofence without its tags."""
 
     name: Name
-    longitude: Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
-    latitude: Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
-    radius: Annotated[int, Field(ge=1, le=INT32)]
+    longitude: Annotated[float, NUMBER, Field(ge=-180, le=180, allow_inf_nan=False)]
+    latitude: Annotated[float, NUMBER, Field(ge=-90, le=90, allow_inf_nan=False)]
+    radius: Annotated[int, NUMBER, Field(ge=1, le=INT32)]
     active: Flag
 
 
@@ -302,8 +305,8 @@ class CampaignFields(Fields):
     saturday: Flag = ABSENT
     sunday: Flag = ABSENT
     on: Annotated[Literal["detection", "enter", "dwell", "exit"], LOWER] = ABSENT
-    dwell_minutes: Annotated[Annotated[int, Field(ge=1, le=1440)] | None, BLANK_IS_NULL] = None
-    priority: Annotated[int, Field(ge=0, le=9)] = ABSENT
+    dwell_minutes: DwellMinutes = None
+    priority: Annotated[int, NUMBER, Field(ge=0, le=9)] = ABSENT
     ignores_caps: Flag = ABSENT
     ignores_quiet_hours: Flag = ABSENT
 
@@ -363,7 +366,7 @@ NOTHING, READ, WRITE = 0, 1, 2
 
 # Levels by area. A single level is for every area.
 Permission = Annotated[
-    dict[str, Annotated[int, Field(ge=NOTHING, le=WRITE)]],
+    dict[str, Annotated[int, NUMBER, Field(ge=NOTHING, le=WRITE)]],
     BeforeValidator(lambda each: dict.fromkeys(AREAS, each) if isinstance(each, int) else each),
     accepts(
         lambda levels: levels.keys() <= set(AREAS),
@@ -375,7 +378,7 @@ Permission = Annotated[
 class CapInput(BaseModel, extra="forbid"):
     """How many notifications a device may receive within a time."""
 
-    max: Annotated[int, Field(ge=1, le=1000)]
+    max: Annotated[int, NUMBER, Field(ge=1, le=1000)]
     per: Annotated[
         CacheDelay,
         accepts(
@@ -455,7 +458,7 @@ class DeviceFields(Fields):
 
     udid: Name
     test: Flag = ABSENT
-    id_connector: Annotated[int, Field(ge=-INT64 - 1, le=INT64)] | None = None
+    id_connector: Annotated[int, NUMBER, Field(ge=-INT64 - 1, le=INT64)] | None = None
     token_push: Line | None = None
     name: Name | None = None
     version: Name | None = None

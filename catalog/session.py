@@ -268,6 +268,7 @@ def _write_entries(session: OrmSession, _context: UOWTransaction) -> None:
     actions = {"create": session.new, "edit": session.dirty, "delete": session.deleted}
     made = [_entry_of(author, action, item) for action, items in actions.items() for item in items]
     if entries := [entry for entry in made if entry is not None]:
+        entries.sort(key=lambda entry: entry["ref"])  # the session's sets have no order
         session.connection().execute(insert(AuditEntry), entries)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -179,6 +179,7 @@ class Publisher:
         self._errors = errors or ServerErrors("kafka", may_recover=kafka_may_recover)
         self._producer = self._make()
         self._renewing = asyncio.Lock()
+        self._locks = defaultdict[_Place, asyncio.Lock](asyncio.Lock)
         self._replaced: set[asyncio.Task[None]] = set()
         self._deadline = REQUEST_SECONDS
         self._refusals = refusals or Refusals()
@@ -269,22 +270,23 @@ class Publisher:
         """Send the batches of one partition in order, and wait until the brokers have answered.
 
         The producer takes a batch when it has sent the last one of that partition: no partition
-        waits for the leader of another. The answer is waited for however long it takes: aiokafka
-        sends a batch again, under the same sequence number, until the brokers have it once. If this
-        class gave up and sent the messages in another batch, they would come twice.
+        waits for the leader of another. Lists of messages wait for the lock in their order, which
+        aiokafka does not keep. The answer is waited for however long it takes: aiokafka sends a
+        batch again, under the same sequence number, until the brokers have it once. If this class
+        gave up and sent the messages in another batch, they would come twice.
         """
         deliveries = []
         unsent = deque(each for each in batches if each.error is None)
-        while unsent:
-            batch = unsent[0]
-            topic, partition = batch.place
-            try:
-                sent = await producer.send_batch(batch.builder, topic, partition=partition)
-            except (KafkaError, TimeoutError) as error:
-                for each in unsent:
-                    each.error = error
-                break
-            deliveries.append((unsent.popleft(), sent))
+        topic, partition = place = batches[0].place
+        async with self._locks[place]:
+            while unsent:
+                try:
+                    sent = await producer.send_batch(unsent[0].builder, topic, partition=partition)
+                except (KafkaError, TimeoutError) as error:
+                    for each in unsent:
+                        each.error = error
+                    break
+                deliveries.append((unsent.popleft(), sent))
         for batch, sent in deliveries:
             while not (await asyncio.wait([sent], timeout=self._deadline))[0]:
                 silence = TimeoutError(f"no acknowledgement within {self._deadline:g} s")

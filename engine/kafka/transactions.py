@@ -90,17 +90,16 @@ class TransactionalPublisher(Publisher):
     async def publish(
         self,
         messages: Sequence[Outgoing],
-        _acknowledged: OnAcknowledged | None = None,
+        acknowledged: OnAcknowledged | None = None,
     ) -> None:
         """Publish all within the transaction; returns when the brokers have them.
 
-        `_acknowledged` is not called: nothing is finished before all is.
         Raises MessageTooLargeError when all others are published.
         """
         try:
             async with asyncio.timeout(self._deadline):
                 await self._begin()
-                failed = await self._send(self._producer, messages)
+                failed = await self._send(self._producer, messages, acknowledged)
         except _LOSSES as error:
             raise _classify(error) from error
         for each in failed:

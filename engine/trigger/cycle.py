@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from engine.kafka.dead_letters import DeadLetterPublisher
@@ -46,9 +45,8 @@ _LEAST_SHARE = 16
 # A partition with messages in so many unfinished sends waits: a leader does not answer.
 _MOST_SENDS = 4
 _MOST_READ = 256  # devices whose claims are all read in one cycle
-_MOST_CALLS = 2  # cycles that claim at once, for different devices
+_MOST_CYCLES = 2  # that run at once, for different devices
 _NO_CLAIMS: dict[int, float] = {}
-_MOST_CLAIMED = 2  # cycles whose messages are not composed yet
 
 
 class Cycle:
@@ -89,13 +87,11 @@ class Cycle:
         self._queues: dict[int, deque[DecidedDetection]] = {}  # by company, in rotation
         self._partitions: set[TriggerPartition] = set()
         self._unacknowledged = 0
-        self._claimed: list[list[DecidedDetection]] = []  # of each cycle, to be composed
         self._room = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
-        self._claiming: set[str] = set()  # devices of the calls that Redis has not answered
+        self._busy: set[str] = set()  # devices of the cycles whose messages are not composed yet
         self._behind: list[DecidedDetection] = []  # later detections of these
-        self._composing: asyncio.Task[None] | None = None
-        self._sends: dict[asyncio.Task[None], _Send] = {}
+        self._sends: set[asyncio.Task[None]] = set()
 
     def join(self, partition: "TriggerPartition") -> None:
         """A partition begins."""
@@ -106,21 +102,14 @@ class Cycle:
         self._partitions.discard(partition)
         if self._partitions:
             return
-        sends, self._sends = self._sends, {}
-        running = [*self._running, *([self._composing] if self._composing else ())]
+        tasks = self._running | self._sends
         # Before the await: a partition that joins meanwhile begins with an empty cycle.
-        self._running, self._composing = set(), None
+        self._running, self._sends = set(), set()
         self._queues.clear()
-        self._claiming.clear()
+        self._busy.clear()
         self._behind.clear()
-        self._claimed.clear()
         self._unacknowledged = 0
-        for send in sends.values():
-            send.close()
-        # What the brokers have is still to be counted.
-        if acknowledged := [task for task, send in sends.items() if send.is_acknowledged]:
-            await asyncio.wait(acknowledged)
-        await cancel([*running, *sends])
+        await cancel(tasks)
 
     def put(self, decided: Iterable[DecidedDetection]) -> None:
         """Queue detections that may fire."""
@@ -131,14 +120,14 @@ class Cycle:
             if queue is None:
                 queue = self._queues[company] = deque()
             queue.append(each)
-        if len(self._running) < _MOST_CALLS and self._queues and self.failure is None:
+        if len(self._running) < _MOST_CYCLES and self._queues and self.failure is None:
             task = asyncio.create_task(self._run(), name="cycle")
             self._running.add(task)
             task.add_done_callback(self._note_end)
 
     async def _run(self) -> None:
         while self._queues:
-            if not self._has_room():
+            if self._unacknowledged >= 4 * self._cycle_bytes:
                 self._room.clear()
                 await self._room.wait()
                 continue
@@ -151,9 +140,6 @@ class Cycle:
         """Put detections back to where they were taken from."""
         for each in reversed(decided):
             self._queues.setdefault(each.decision.company_id, deque()).appendleft(each)
-
-    def _has_room(self) -> bool:
-        return self._unacknowledged < 4 * self._cycle_bytes and len(self._claimed) < _MOST_CLAIMED
 
     def _take(self) -> list[DecidedDetection]:
         """The next detections of the waiting companies, in rotation."""
@@ -172,7 +158,7 @@ class Cycle:
                 if partition.unfinished_sends >= _MOST_SENDS:
                     partition.held_back.append(decided)
                     continue
-                if decided.device.udid in self._claiming:
+                if decided.device.udid in self._busy:
                     self._behind.append(decided)
                     continue
                 taken.append(decided)
@@ -186,9 +172,12 @@ class Cycle:
         return taken
 
     async def _handle(self, taken: list[DecidedDetection]) -> None:
-        """Claim, compose and publish for these detections."""
+        """Claim, compose and publish for these detections.
+
+        Their devices are busy until the messages are composed, so that these keep their order.
+        """
         devices = {each.device.udid for each in taken}
-        self._claiming |= devices
+        self._busy |= devices
         changed = await self._resolve_edited(taken)
         changed |= await self._find_time_zones(taken)
         with self.step("decide"):
@@ -196,10 +185,6 @@ class Cycle:
         if claiming:
             with self.step("claim"):
                 await self._claim(claiming, requests)
-        self._claiming -= devices
-        if self._behind:
-            behind, self._behind = self._behind, []
-            self._return(behind)
         taken = [each for each in taken if not each.partition.is_abandoned]
         self._counter.count_claimed(taken)
         self._feed.note_claims(taken)
@@ -207,23 +192,12 @@ class Cycle:
         if len(sending) < len(taken):
             _finish([each for each in taken if not each.decision.granted])
         if sending:
-            self._claimed.append(sending)
-            if self._composing is None:
-                self._composing = asyncio.create_task(self._compose_claimed(), name="compose")
-                self._composing.add_done_callback(self._note_end)
-
-    async def _compose_claimed(self) -> None:
-        """Compose and send while the next cycles claim; what they claim meanwhile goes together.
-
-        One task at a time, so messages keep their order.
-        """
-        while self._claimed:
-            sending = list(chain.from_iterable(self._claimed))
-            self._claimed.clear()
             await self._find_devices(sending)
             self._send(sending)
-            self._room.set()
-        self._composing = None
+        self._busy -= devices
+        if self._behind:
+            behind, self._behind = self._behind, []
+            self._return(behind)
 
     async def _resolve_edited(self, taken: list[DecidedDetection]) -> set[int]:
         """Find the present places of detections that have waited while something was edited.
@@ -321,28 +295,38 @@ class Cycle:
             each.known = known[key]
 
     def _send(self, sending: list[DecidedDetection]) -> None:
-        """Publish in a task of its own, so that the next cycle claims meanwhile."""
-        send = _Send(sending, self._note_finished)
+        """Compose, and publish in a task of its own, so that the next cycle claims meanwhile."""
+        messages = self._writer.write(sending, self._clock())
         self._unacknowledged += sum([each.plan.size for each in sending])
-        task = asyncio.create_task(self._publish(send), name="send")
-        self._sends[task] = send
+        left = Counter([each.partition for each in sending])
+        for partition in left:
+            partition.unfinished_sends += 1
+        task = asyncio.create_task(self._publish(messages, left), name="send")
+        self._sends.add(task)
         task.add_done_callback(self._note_end)
 
-    async def _publish(self, send: "_Send") -> None:
-        messages = self._writer.write(send.sending, self._clock())
-        with self.step("publish"):
-            refused = await self.letters.publish_or_dead_letter(messages, send.note_acknowledged)
-            if refused:
-                await self._give_back(refused)
-        send.finish_all()
-        too_large = set(map(id, refused))
-        for message in messages:
-            if message.span is not None:
-                outcome = "too_large" if id(message) in too_large else "published"
-                message.span.end(outcome)
-        if too_large:
-            messages = [each for each in messages if id(each) not in too_large]
-        self._counter.count_sent(messages, self._clock())
+    async def _publish(
+        self, messages: Sequence[Message], left: "Counter[TriggerPartition]"
+    ) -> None:
+        """Publish messages; `left` of the detections that fire them are not finished.
+
+        Each detection is finished when all of its messages are acknowledged. Those for another
+        partition may have another leader: where one does not answer, only those wait that need it.
+        """
+        published = list[Message]()
+
+        def note_acknowledged(acknowledged: Sequence[Message]) -> None:
+            published.extend(acknowledged)
+            self._finish_messages(acknowledged, left, "published")
+
+        try:
+            with self.step("publish"):
+                refused = await self.letters.publish_or_dead_letter(messages, note_acknowledged)
+                if refused:
+                    await self._give_back(refused)
+                    self._finish_messages(refused, left, "too_large")
+        finally:
+            self._counter.count_sent(published, self._clock())
 
     async def _give_back(self, refused: Sequence[Message]) -> None:
         """Give back the claims of messages that were too large.
@@ -374,20 +358,31 @@ class Cycle:
             )
         await retry(lambda: self._claims.settle(updates), self._redis_errors, "claims")
 
-    def _note_finished(
-        self, finished: list[DecidedDetection], free: "list[TriggerPartition]"
+    def _finish_messages(
+        self, messages: Sequence[Message], left: "Counter[TriggerPartition]", outcome: str
     ) -> None:
-        """All messages of these detections are acknowledged; `free` partitions may send again."""
+        """Finish the detections of which these were the last messages."""
+        finished = list[DecidedDetection]()
+        for message in messages:
+            each = message.decided
+            each.unsent -= 1
+            if not each.unsent:
+                finished.append(each)
+            if message.span is not None:
+                message.span.end(outcome)
         self._unacknowledged -= sum([each.plan.size for each in finished])
         self._room.set()
-        for partition in free:
-            if partition.held_back:
-                held_back, partition.held_back = partition.held_back, []
-                self._return(held_back)
-                self.put(())
+        for partition, count in _finish(finished).items():
+            left[partition] -= count
+            if not left[partition]:
+                partition.unfinished_sends -= 1
+                if partition.held_back:
+                    held_back, partition.held_back = partition.held_back, []
+                    self._return(held_back)
+                    self.put(())
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        self._sends.pop(task, None)
+        self._sends.discard(task)
         self._running.discard(task)
         if task.cancelled():
             return
@@ -398,63 +393,6 @@ class Cycle:
                 partition.on_progress()
         else:
             self.put(())
-
-
-class _Send:
-    """Messages on their way: finishes each detection when all of its messages are acknowledged.
-
-    The partitions of the notifications may have different leaders: where one of them does not
-    answer, only the detections wait whose messages it has to acknowledge.
-    """
-
-    def __init__(
-        self,
-        sending: list[DecidedDetection],
-        finished: "Callable[[list[DecidedDetection], list[TriggerPartition]], None]",
-    ) -> None:
-        self.sending = sending
-        self._finished = finished
-        self._left = Counter([each.partition for each in sending])
-        self._is_closed = False
-        for partition in self._left:
-            partition.unfinished_sends += 1
-
-    @property
-    def is_acknowledged(self) -> bool:
-        """Whether the brokers have all messages."""
-        return not any(self._left.values())
-
-    def note_acknowledged(self, messages: Sequence[Message]) -> None:
-        """The brokers have these messages."""
-        finished = list[DecidedDetection]()
-        for message in messages:
-            each = message.decided
-            each.unsent -= 1
-            if not each.unsent:
-                finished.append(each)
-        self._finish(finished)
-
-    def close(self) -> None:
-        """Nobody waits for these messages any more; acknowledgements move nothing."""
-        self._is_closed = True
-
-    def finish_all(self) -> None:
-        """All is published, or has a dead letter in its place."""
-        left = [each for each in self.sending if each.unsent]
-        for each in left:
-            each.unsent = 0
-        self._finish(left)
-
-    def _finish(self, finished: list[DecidedDetection]) -> None:
-        if not finished or self._is_closed:
-            return
-        free, left = [], self._left
-        for partition, count in _finish(finished).items():
-            left[partition] -= count
-            if not left[partition]:
-                partition.unfinished_sends -= 1
-                free.append(partition)
-        self._finished(finished, free)
 
 
 def _caps_of(message: Message) -> tuple[Cap, ...]:

@@ -74,7 +74,7 @@ async def pair(trigger: PushedTrigger) -> AsyncIterator[Pair]:
     role = trigger.role
     assert (role.in_flight.held, role.claim_memory.held) == (0, 0)
     assert not role.cycle._queues
-    assert (role.cycle._running, role.cycle._sends) == (set(), {})
+    assert role.cycle._running == role.cycle._sends == set()
     assert role.cycle._unacknowledged == 0
 
 

@@ -59,16 +59,19 @@ async def test_an_edit_while_a_detection_waits_counts(trigger: PushedTrigger) ->
     assert [header(each, "campaign") for each in out] == ["8"]
 
 
-async def test_more_than_a_cycle_leaves_in_order_and_once(trigger: PushedTrigger) -> None:
+async def test_more_than_a_cycle_leaves_once_and_in_order_of_each_device(
+    trigger: PushedTrigger,
+) -> None:
     await trigger.write_index(beacon_entry([7]) | campaign_entry(7, content="x" * 1000))
-    values = [detection(f"phone {number}") for number in range(3000)]
+    values = [detection(f"phone {n % 999}", seconds=n // 999) for n in range(3000)]
     await trigger.push(*values)
-    out = await trigger.left("notifications")
-    assert {each.key for each in out} == {b"phone %d" % number for number in range(3000)}
-    for partition in range(4):
-        numbers = [int((e.key or b"").split()[1]) for e in out if e.partition == partition]
-        assert numbers == sorted(numbers)
-    assert len(out) == 3000
+    times: dict[str, list[str]] = {}
+    for each in await trigger.sent():
+        times.setdefault(each["device"]["udid"], []).append(each["detected_at"])
+    assert len(times) == 999
+    for udid, found in times.items():
+        assert found == sorted(set(found)), udid
+    assert sum(map(len, times.values())) == 3000
     assert trigger.worker.done_offset == 3000
 
 

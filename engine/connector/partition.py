@@ -37,7 +37,7 @@ from engine.connector.calls import EndpointDecryptor, PendingCall, build_call, d
 from engine.connector.stores import CallHistoryWriter
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterPublisher
 from engine.kafka.detections import decode_records
-from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position, write_ranges
+from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import TransactionalPublisher
@@ -93,13 +93,13 @@ class CallPartition(QueueWorker):
         *,
         role: ConnectorRole,
     ) -> None:
-        super().__init__(partition, on_progress, _BATCH_RECORDS)
+        super().__init__(partition, begin, on_progress, _BATCH_RECORDS)
         self._role = role
         self._transactions = transactions
         letters = role.letters
         self._publisher = replace(letters, publisher=transactions) if transactions else letters
         self._offsets = FinishedOffsets(begin)
-        self._committed: int | None = None
+        self._committed = begin.offset
         self._step = StepTimer(role.metrics, ROLE)
         self._scheduled: dict[int, Call] = {}  # by offset
         self._next_ranges = float("-inf")
@@ -162,15 +162,14 @@ class CallPartition(QueueWorker):
         if time.monotonic() >= self._next_ranges:
             self._note_position()
         elif self._transactions is None:
-            self.done_offset = self._offsets.done
+            self.position = self.position._replace(offset=self._offsets.done)
         self._progress.set()
         self._on_progress()
 
     def _note_position(self) -> None:
         """Note what to commit: the first unfinished call, and the finished ones after it."""
         if self._transactions is None:
-            self.done_offset = self._offsets.done
-            self.finished_ranges = write_ranges(self._offsets.ranges(), MOST_CHARACTERS)
+            self.position = self._offsets.position(most=MOST_CHARACTERS)
             self._next_ranges = time.monotonic() + _RANGES_SECONDS
 
     async def _receive(self, records: Records) -> None:
@@ -240,7 +239,7 @@ class CallPartition(QueueWorker):
                 while batch := self._next_results():
                     await self._finish_results(batch)
                 # Calls may have finished before this assignment.
-                if self._transactions and self._offsets.done not in (None, self._committed):
+                if self._transactions and self._offsets.done != self._committed:
                     await self._commit([])
         finally:
             self._role.scheduler.note_unpublished(-len(self._ready))

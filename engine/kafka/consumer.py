@@ -94,26 +94,16 @@ def group_consumer(settings: Settings, role: str) -> AIOKafkaConsumer:
 
 @dataclass(eq=False)
 class AssignedPartition:
-    """One assignment of one partition: its worker, its topic, and its committed position.
+    """One assignment of one partition: its worker, and its committed position.
 
-    The worker begins at `committed`, which then need not be committed. `lag` is the number of
-    records that are left, None while it is not known, and `newest` the time (epoch s) of the last
-    fetched record.
+    `lag` is the number of records that are left, None while it is not known, and `newest` the time
+    (epoch s) of the last fetched record.
     """
 
     worker: PartitionWorker
     committed: Position
     lag: int | None = None
     newest: float = 0.0
-
-    def to_commit(self) -> Position | None:
-        """The position to commit, or None."""
-        done, ranges = self.worker.done_offset, self.worker.finished_ranges
-        if done is None and not ranges:
-            return None
-        offset = self.committed.offset if done is None else done
-        position = Position(offset, self.committed.topic_id, ranges)
-        return None if position == self.committed else position
 
 
 @dataclass(kw_only=True, eq=False)
@@ -269,10 +259,10 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
 
         What is done and not committed counts too, so a slow coordinator does not add to them.
         """
-        worker, uncommitted = assigned.worker, 0
-        if self._waits_for_commits and worker.done_offset is not None:
-            uncommitted = max(0, worker.done_offset - assigned.committed.offset)
-        return worker.pending + uncommitted
+        in_flight = assigned.worker.pending
+        if self._waits_for_commits:
+            in_flight += assigned.worker.position.offset - assigned.committed.offset
+        return in_flight
 
     async def _measure_lag(self) -> None:
         """Measure each second, independently of fetching, which stands still while a partition is
@@ -356,7 +346,7 @@ class PartitionedConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # a
         commits = {
             partition: position
             for partition, each in partitions.items()
-            if (position := each.to_commit()) is not None
+            if (position := each.worker.position) != each.committed
         }
         if not commits:
             return True

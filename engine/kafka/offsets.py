@@ -21,15 +21,14 @@ _SPARE = 1000  # finished offsets behind an unfinished one that are kept at leas
 
 
 class OffsetTracker:
-    """Tracks the unfinished offsets of a partition, in order.
+    """Tracks the unfinished offsets of a partition from `begin` on, in order.
 
     The offset to commit is that of the first unfinished record. Memory grows with the number of
     unfinished records only.
     """
 
-    def __init__(self) -> None:
-        self.first: int | None = None  # the first offset that was added
-        self.end: int | None = None  # the offset after the last one that was added
+    def __init__(self, begin: int) -> None:
+        self.end = begin  # the offset after the last one that was added
         self._open: set[int] = set()
         # In order. (The first key of a dict is found by passing all that were deleted before it.)
         self._begun: deque[int] = deque()
@@ -38,10 +37,8 @@ class OffsetTracker:
         """Add offsets that were read. Offsets ascend, not always without gaps."""
         if not offsets:
             return
-        if self.end is not None and offsets[0] < self.end:
+        if offsets[0] < self.end:
             raise ValueError(f"offset {offsets[0]} comes after {self.end - 1}")
-        if self.first is None:
-            self.first = offsets[0]
         self._open.update(offsets)
         self._begun.extend(offsets)
         self.end = offsets[-1] + 1
@@ -61,21 +58,18 @@ class OffsetTracker:
         return len(self._open)
 
     @property
-    def done(self) -> int | None:
-        """The offset to commit, before which everything is finished; None if there is none yet."""
-        oldest = self._begun[0] if self._begun else self.end
-        return None if oldest == self.first else oldest
+    def done(self) -> int:
+        """The offset to commit, before which everything is finished."""
+        return self._begun[0] if self._begun else self.end
 
-    def after(self, finishing: Collection[int]) -> tuple[int | None, list[range]]:
+    def after(self, finishing: Collection[int]) -> tuple[int, list[range]]:
         """The value of `done` once these are finished too, and the finished offsets after it.
 
         (Offsets that were never added, between others that were, count as finished.)
         """
         left = [o for o in self._begun if o in self._open and o not in finishing]
-        if not left or self.end is None:
-            return self.end, []
-        done = None if left[0] == self.first else left[0]
-        return done, [range(a + 1, b) for a, b in pairwise([*left, self.end]) if b > a + 1]
+        left.append(self.end)
+        return left[0], [range(a + 1, b) for a, b in pairwise(left) if b > a + 1]
 
 
 def write_ranges(ranges: Iterable[range], most: int | None = None) -> str:
@@ -155,8 +149,8 @@ class FinishedOffsets(OffsetTracker):
     """Tracks a partition whose records finish in any order, from its position on."""
 
     def __init__(self, begin: Position) -> None:
-        super().__init__()
-        self._begin_at = begin
+        super().__init__(begin.offset)
+        self._topic_id = begin.topic_id
         self._before = read_ranges(begin.finished_ranges)
 
     def was_finished(self, offset: int) -> bool:
@@ -164,20 +158,15 @@ class FinishedOffsets(OffsetTracker):
         at = bisect_right(self._before, offset, key=attrgetter("start")) - 1
         return at >= 0 and offset in self._before[at]
 
-    def ranges(self, finishing: Collection[int] = ()) -> list[range]:
-        """The finished offsets after the one to commit, once `finishing` are finished too.
+    def position(self, finishing: Collection[int] = (), most: int | None = None) -> Position:
+        """The position to commit, once `finishing` are finished too, with `most` characters of
+        finished ranges.
 
-        Offsets that were finished before this assignment and are not read again yet are included.
+        Those that were finished before this assignment and are not read again yet are included.
         """
-        _, finished = self.after(finishing)
-        end = self.end or 0
-        return finished + [range(max(r.start, end), r.stop) for r in self._before if r.stop > end]
-
-    def position(self, finishing: Collection[int] = ()) -> Position:
-        """The position to commit, once `finishing` are finished too."""
-        done, _ = self.after(finishing)
-        offset = self._begin_at.offset if done is None else done
-        return Position(offset, self._begin_at.topic_id, write_ranges(self.ranges(finishing)))
+        (done, finished), end = self.after(finishing), self.end
+        finished += [range(max(r.start, end), r.stop) for r in self._before if r.stop > end]
+        return Position(done, self._topic_id, write_ranges(finished, most))
 
 
 POSITION_SECONDS = 30.0

@@ -245,7 +245,7 @@ class TransactionalWorker(QueueWorker):
         self._next_commit = 0.0
         self._moved = asyncio.Event()
         self._inner = inner(self._moved.set)
-        super().__init__(partition, on_progress, batch_records)
+        super().__init__(partition, begin, on_progress, batch_records)
 
     def note_lag(self, lag: int, asked_at: float) -> None:
         """The role's worker may have something to publish that no record leads to."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from aiokafka import ConsumerRecord, TopicPartition
 
+from engine.kafka.offsets import Position
 from engine.process.lifecycle import cancel
 
 Records = list[ConsumerRecord[bytes, bytes]]
@@ -28,10 +29,9 @@ class PartitionWorker(Protocol):
     """The consumer's view of a worker for one assignment of one partition.
 
     `pending` counts the records that were offered and are not finished: over one batch, nothing
-    more is offered. `done_offset` is the offset that the consumer may commit, None for none yet,
-    and `finished_ranges` (see Position) is committed with it. `note_lag` is called each second with
-    what was left at that time (epoch s). `failure` is the error that stopped the worker. `finish`
-    ends it in order within `deadline` seconds, `abandon` at once.
+    more is offered. `position` is what the consumer may commit; the worker begins there. `note_lag`
+    is called each second with what was left at that time (epoch s). `failure` is the error that
+    stopped the worker. `finish` ends it in order within `deadline` seconds, `abandon` at once.
     """
 
     @property
@@ -39,9 +39,7 @@ class PartitionWorker(Protocol):
     @property
     def pending(self) -> int: ...
     @property
-    def done_offset(self) -> int | None: ...
-    @property
-    def finished_ranges(self) -> str: ...
+    def position(self) -> Position: ...
     @property
     def failure(self) -> BaseException | None: ...
     def offer(self, records: Records) -> None: ...
@@ -69,13 +67,15 @@ class QueueWorker(ABC):
     An error that `handle` raises stops the process, so it retries temporary errors itself.
     """
 
-    done_offset: int | None = None
-    finished_ranges = ""
-
     def __init__(
-        self, partition: TopicPartition, on_progress: Callable[[], None], batch_records: int
+        self,
+        partition: TopicPartition,
+        begin: Position,
+        on_progress: Callable[[], None],
+        batch_records: int,
     ) -> None:
         self.partition = partition
+        self.position = begin
         self.pending = 0
         self._batch_records = batch_records
         self._on_progress = on_progress

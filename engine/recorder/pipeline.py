@@ -102,9 +102,8 @@ class PartitionRecorder(QueueWorker):
         self._shared = shared
         self._topic = partition.topic
         self._reader = shared.readers[partition.topic]
-        self._topic_id = begin.topic_id
         self._stored = shared.stored.get(partition)
-        super().__init__(partition, on_progress, batch_records)
+        super().__init__(partition, begin, on_progress, batch_records)
 
     async def handle(self, batch: Records) -> None:
         """Record each of the records once.
@@ -137,14 +136,14 @@ class PartitionRecorder(QueueWorker):
     async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
         metrics, begin = self._shared.metrics, time.perf_counter()
-        new = Position(end, self._topic_id)
+        new = self.position._replace(offset=end)
         async with self._shared.ledger.transaction() as transaction:
             if not await transaction.move_position(
                 self._topic, self.partition.partition, self._stored, new
             ):
                 raise PartitionRestartError(f"SQL has another offset than {self._stored}")
             devices, rows = await self._write_rows(transaction, batch)
-        self._stored, self.done_offset = new, end
+        self._stored = self.position = new
         metrics.recorder_transactions.observe(time.perf_counter() - begin)
         for table, count in (
             ("device", devices),

@@ -93,8 +93,6 @@ class TriggerPartition:
     cycle.
     """
 
-    finished_ranges = ""
-
     def __init__(
         self,
         partition: TopicPartition,
@@ -119,7 +117,7 @@ class TriggerPartition:
         self._queue: deque[Records] = deque()
         self._queued = self._queued_bytes = 0
         self._bytes = 0  # in flight, those of the queue included
-        self._offsets = OffsetTracker()
+        self._topic_id, self._offsets = begin.topic_id, OffsetTracker(begin.offset)
         self._parts: dict[int, int] = {}  # left of records with several detections, by offset
         self._letters: deque[DeadLetter] = deque()
         self._publishing: dict[str, asyncio.Task[None]] = {}
@@ -136,10 +134,10 @@ class TriggerPartition:
         return self._queued + self._offsets.unfinished + self.visits.pending
 
     @property
-    def done_offset(self) -> int | None:
-        """The offset before which all records are finished, and counted in visits."""
+    def position(self) -> Position:
+        """The one before which all records are finished, and counted in visits."""
         done, unsaved = self._offsets.done, self.visits.unsaved_from
-        return done if done is None or unsaved is None else min(done, unsaved)
+        return Position(done if unsaved is None else min(done, unsaved), self._topic_id)
 
     @property
     def failure(self) -> BaseException | None:
@@ -223,8 +221,7 @@ class TriggerPartition:
             is_idle = not self._queue or self._ahead() >= self._most_ahead
             unsaved, save_at = self.visits.unsaved_from, self.visits.save_at
             if unsaved is not None and (
-                (self._offsets.end or 0) - unsaved >= _MOST_UNSAVED
-                or (is_idle and save_at <= now())
+                self._offsets.end - unsaved >= _MOST_UNSAVED or (is_idle and save_at <= now())
             ):
                 await self.visits.save()
                 self.on_progress()
@@ -240,9 +237,7 @@ class TriggerPartition:
 
     def _ahead(self) -> int:
         """How far the intake is ahead of the first unfinished record: what a crash repeats."""
-        tracker = self._offsets
-        done = tracker.first if tracker.done is None else tracker.done
-        return 0 if done is None or tracker.end is None else tracker.end - done
+        return self._offsets.end - self._offsets.done
 
     async def _take_in(self, records: Records) -> None:
         decided, letters, moments = await self._intake.take_in(records, self)

@@ -52,15 +52,15 @@ class HandlingWorker(QueueWorker):
         handle: Handle,
         batch_records: int,
         partition: TopicPartition,
-        _begin: Position,
+        begin: Position,
         on_progress: Callable[[], None],
     ) -> None:
         self._handle = handle
-        super().__init__(partition, on_progress, batch_records)
+        super().__init__(partition, begin, on_progress, batch_records)
 
     async def handle(self, batch: Records) -> None:
         await self._handle(self.partition, batch)
-        self.done_offset = batch[-1].offset + 1
+        self.position = self.position._replace(offset=batch[-1].offset + 1)
 
 
 class Member(NamedTuple):

@@ -21,7 +21,7 @@ def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
     upcoming = [100 + sum(gaps[: number + 1]) for number in range(len(gaps))]
     started: list[int] = []
     finished: set[int] = set()
-    offsets = OffsetTracker()
+    offsets = OffsetTracker(100)
     while upcoming or len(finished) < len(started):
         open_ = [offset for offset in started if offset not in finished]
         if upcoming and (not open_ or data.draw(st.booleans())):
@@ -36,29 +36,26 @@ def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
 
 
 def test_one_slow_record_does_not_keep_what_finished_behind_it() -> None:
-    offsets = OffsetTracker()
+    offsets = OffsetTracker(0)
     offsets.begin_all([0])
     for number in range(1, 100_000):
         offsets.begin_all([number])
         offsets.finish_all([number])
-    assert (offsets.done, offsets.unfinished) == (None, 1)
+    assert (offsets.done, offsets.unfinished) == (0, 1)
     assert len(offsets._begun) < 2000
     offsets.finish_all([0])
     assert offsets.done == 100_000
 
 
-def _plainly(started: list[int], finished: set[int]) -> int | None:
-    """The first that is not finished, else behind the last; None before anything is done."""
-    for position, offset in enumerate(started):
-        if offset not in finished:
-            return offset if position else None
-    return started[-1] + 1 if started else None
+def _plainly(started: list[int], finished: set[int]) -> int:
+    """The first that is not finished, else behind the last; 100 before anything is started."""
+    return next((each for each in started if each not in finished), [99, *started][-1] + 1)
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["open", "finishing", "finished"]))))
 def test_the_predicted_ranges_are_right(records: list[tuple[int, str]]) -> None:
     """`after` says beforehand what is to be committed once more records finish."""
-    offsets, started, finishing = OffsetTracker(), [], []
+    offsets, started, finishing = OffsetTracker(100), [], []
     offset = 100
     for gap, state in records:
         offset += gap
@@ -97,7 +94,8 @@ def test_finished_offsets_are_known_to_the_next_owner(finished: set[int], base: 
     known = [n for n in range(base - 1, base + 3002) if offsets.was_finished(n)]
     assert known == numbers
     offsets.begin_all([base + 1499])
-    left = [number for each in offsets.ranges() for number in each]
+    finished_ranges = offsets.position().finished_ranges
+    left = [number for each in read_ranges(finished_ranges) for number in each]
     assert left == [number for number in numbers if number >= base + 1500]
 
 

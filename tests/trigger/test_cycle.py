@@ -83,7 +83,7 @@ async def test_one_cycle_is_for_all_partitions(pair: Pair) -> None:
     await pair.until_finished()
     assert pair.cycles() == 1
     assert await pair.sent() == ["a", "b"]
-    assert [worker.done_offset for worker in pair.workers] == [2, 3]
+    assert [worker.position.offset for worker in pair.workers] == [2, 3]
     assert pair.trigger.count("detection_to_notification_seconds_count") == 3
     pair.offer("a", "b", seconds=1)
     await pair.until_finished()
@@ -158,8 +158,8 @@ async def test_a_partition_that_is_lost_leaves_the_cycle_to_the_other(
     await pair.workers[0].abandon()
     proceed.set()
     await pair.until_finished(1)
-    assert pair.workers[1].done_offset == 3
-    assert pair.workers[0].done_offset != 2, "an acknowledgement moves nothing of a lost partition"
+    assert pair.workers[1].position.offset == 3
+    assert pair.workers[0].position.offset != 2, "a lost partition does not move"
     assert pair.cycles() == 1
     assert await pair.sent() == (["b"] if step == "claims" else ["a", "b"])
     held = pair.workers[1].remembered
@@ -215,7 +215,7 @@ async def test_a_partition_without_a_leader_holds_up_only_its_own(pair: Pair) ->
     await pair.until_finished(1)
     assert await pair.sent() == [free]
     assert pair.workers[0].pending == 1
-    assert pair.workers[0].done_offset in (None, 1)
+    assert pair.workers[0].position.offset <= 1
     pair.offer_to(1, udid_on(1, "later"))
     await pair.until_finished(1)
     assert len(await pair.sent()) == 2

@@ -32,7 +32,7 @@ async def test_a_message_too_large_is_a_dead_letter_and_keeps_neither_claim_nor_
     assert letter.value == detection()
     out = await trigger.left("notifications")
     assert [header(each, "campaign") for each in out] == ["8"]
-    assert trigger.worker.done_offset == 1
+    assert trigger.worker.position.offset == 1
     # For five seconds this process remembers what it gave back; then the device has it again.
     await trigger.push(detection(seconds=1))
     assert len(await trigger.left("dead-letters")) == 1
@@ -72,7 +72,7 @@ async def test_more_than_a_cycle_leaves_once_and_in_order_of_each_device(
     for udid, found in times.items():
         assert found == sorted(set(found)), udid
     assert sum(map(len, times.values())) == 3000
-    assert trigger.worker.done_offset == 3000
+    assert trigger.worker.position.offset == 3000
 
 
 async def test_an_unfinished_record_bounds_the_intake(trigger: PushedTrigger) -> None:
@@ -83,9 +83,9 @@ async def test_an_unfinished_record_bounds_the_intake(trigger: PushedTrigger) ->
         others = [detection(minor=99)] * (most + 2000)
         trigger.worker.offer(trigger.records([detection(), *others]))
         await eventually(lambda: trigger.worker.pending == 2002, what="two batches are taken in")
-        assert trigger.worker.done_offset is None
+        assert trigger.worker.position.offset == 0
     await trigger.until_finished()
-    assert trigger.worker.done_offset == most + 2001
+    assert trigger.worker.position.offset == most + 2001
 
 
 async def test_bytes_in_flight_are_given_back(trigger: PushedTrigger) -> None:
@@ -98,7 +98,7 @@ async def test_bytes_in_flight_are_given_back(trigger: PushedTrigger) -> None:
     assert trigger.role.in_flight.held > 0
     await trigger.worker.abandon()
     assert trigger.role.in_flight.held == 0
-    assert trigger.worker.done_offset == 3
+    assert trigger.worker.position.offset == 3
 
 
 def test_keys_values_and_headers_are_in_flight(trigger: PushedTrigger) -> None:
@@ -119,5 +119,5 @@ async def test_too_many_dead_letters_stop_the_worker(
     await trigger.write_index({})
     with pytest.raises(TooManyDeadLettersError):
         await trigger.push(b"no json")
-    assert trigger.worker.done_offset is None
+    assert trigger.worker.position.offset == 0
     assert await trigger.left("dead-letters") == []

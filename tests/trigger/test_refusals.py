@@ -70,7 +70,7 @@ async def test_devices_that_stay_are_counted_alike(trigger: PushedTrigger) -> No
         new = detection(f"new-{second}", seconds=second)
         unknown = detection("phone-0", seconds=second, minor=99)
         await trigger.push(*staying, moving, unknown, b"no json", new)
-    assert trigger.worker.done_offset == 72
+    assert trigger.worker.position.offset == 72
     assert len(await trigger.left("notifications")) == len(PHONES) + 7
     assert len(await trigger.left("dead-letters")) == 6
     counts = {

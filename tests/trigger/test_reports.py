@@ -52,11 +52,11 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
         return len(await gateways.left("notifications")) == 3
 
     await eventually(first_company_is_through, what="the first company's are sent")
-    assert worker.done_offset is None
+    assert worker.position.offset == 0
     assert worker.pending == 1
     proceed.set()
     await gateways.until_finished()
-    assert worker.done_offset == 2
+    assert worker.position.offset == 2
     assert len(await gateways.sent()) == 5
     assert (worker._bytes, worker._parts) == (0, {})
     assert gateways.role.in_flight.held == 0

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Generic
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field, create_model
 from sqlalchemy import or_, select, tuple_
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 
@@ -204,11 +205,12 @@ class Records(Generic[M]):
         seen = {tuple(row) for row in await session.execute(query)}
         for at, key in enumerate(keys):
             if key in seen:
-                names = ", ".join(self.unique)
-                what = names if len(key) == 1 else f"triple {names}"
-                fields = {f"[{at}].{self.unique[-1]}": "taken"}
-                raise ApiError(409, f"the {what} is taken", fields=fields)
+                raise self._taken({f"[{at}].{self.unique[-1]}": "taken"})
             seen.add(key)
+
+    def _taken(self, fields: Mapping[str, str] | None = None) -> ApiError:
+        what = "triple " * (len(self.unique) > 1) + ", ".join(self.unique)
+        return ApiError(409, f"the {what} is taken", fields=fields or {})
 
     async def delete(self, scope: Scope) -> DoneAnswer:
         """Delete a record."""
@@ -238,7 +240,12 @@ class Records(Generic[M]):
         self, session: AsyncSession, scope: Scope, records: Sequence[Any], *, added: bool
     ) -> list[Answer]:
         """The records as the transaction has written them, with all that answers show, checked."""
-        await session.flush()
+        try:
+            await session.flush()
+        except IntegrityError:
+            if not self.unique:
+                raise
+            raise self._taken() from None
         model: Any = self.model
         query = self.query(scope).where(model.id.in_([record.id for record in records]))
         await session.scalars(query.execution_options(populate_existing=True))

@@ -182,7 +182,7 @@ async def statistics(
     several lines cannot be added. Test devices are left out. With `accept: text/csv` the answer is
     CSV.
     """
-    pages = _pages(caller.services.database, _choice(caller, days, kind, venue))
+    pages = _pages(caller.services.database, StatisticFilter(*days, caller.company_id, venue, kind))
     accept = request.headers.get("accept", "").lower()
     if _CSV in accept.partition("application/json")[0]:  # the first of the two counts
         return await streamed(_sheet(pages), f"{_CSV}; charset=utf-8", vary="accept")
@@ -203,7 +203,7 @@ async def statistics_by_day(
 
     Days without detections and notifications are left out.
     """
-    choice = _choice(caller, days, kind, venue)
+    choice = StatisticFilter(*days, caller.company_id, venue, kind)
     async with caller.services.database.read() as session:
         return await day_totals(session, choice, number)
 
@@ -220,7 +220,7 @@ async def statistics_by_record(
 
     The largest come first: campaigns by notifications, the others by detections.
     """
-    choice = _choice(caller, days, kind, venue)
+    choice = StatisticFilter(*days, caller.company_id, venue, kind)
     async with caller.services.database.read() as session:
         return await record_totals(session, choice, limit)
 
@@ -238,7 +238,7 @@ async def visits(
     A visit counts for the day of its entry, in the venue's local time. Test devices are left out.
     Visits are counted from when the company asks for presence, or has a campaign on visits.
     """
-    choice, now = _choice(caller, days, kind, venue), caller.services.clock()
+    choice, now = StatisticFilter(*days, caller.company_id, venue, kind), caller.services.clock()
     async with caller.services.database.read() as session:
         return await visit_totals(session, choice, now=now, limit=limit)
 
@@ -283,10 +283,6 @@ async def recent_detections(caller: Reader, number: OwnId) -> Any:
         "since": zone_clock(venue.time_zone or "UTC").written(since.timestamp()),
         "beacons": [{"id": beacon, "detections": count} for beacon, count in largest],
     }
-
-
-def _choice(caller: Caller, days: SomeDays, kind: str | None, venue: int | None) -> StatisticFilter:
-    return StatisticFilter(*days, caller.company_id, venue, kind)
 
 
 async def _pages(database: Database, choice: StatisticFilter) -> AsyncIterator[list[StatisticLine]]:

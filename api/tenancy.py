@@ -4,14 +4,12 @@ Every query of the interface begins with `of_company`, and every change is made 
 transaction with the outbox rows and the audit entry (CatalogSession adds both).
 """
 
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import JSON, Select, func, or_, select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response, StreamingResponse
 
@@ -154,8 +152,7 @@ async def streamed(
 async def writing(services: Services, *, dry: bool = False) -> AsyncIterator[AsyncSession]:
     """A transaction that is committed at the end; a dry run is rolled back.
 
-    Lock in it what others may change. Raises ApiError (409 if a beacon's triple or a tag's value is
-    taken, 400 over a limit) and the errors of SQL.
+    Lock in it what others may change. Raises ApiError (400 over a limit) and the errors of SQL.
     """
     try:
         async with services.database.write.begin() as session:
@@ -166,22 +163,9 @@ async def writing(services: Services, *, dry: bool = False) -> AsyncIterator[Asy
         if error.field:
             raise bad_fields({error.field: str(error)}) from None
         raise ApiError(400, str(error)) from None
-    except IntegrityError as error:
-        if (what := _taken(error)) is None:
-            raise
-        raise ApiError(409, f"the {what} is taken") from None
 
 
 def assign(record: Base, values: Mapping[str, Any]) -> None:
     """Set attributes of a record."""
     for name, value in values.items():
         setattr(record, name, value)
-
-
-def _taken(error: IntegrityError) -> str | None:
-    """What must be unique, if another record has it."""
-    # The name of the constraint on PostgreSQL, its columns on SQLite.
-    text = str(error.orig).partition("\n")[0]
-    if re.search(r"\bbeacon\.uuid|uq_beacon_uuid", text):
-        return "triple uuid, major, minor"
-    return "value" if re.search(r"\bscan_tag\.company_id|uq_scan_tag_company_id", text) else None

@@ -84,23 +84,18 @@ def open_database(
     `command_timeout` (seconds) bounds one statement on PostgreSQL and the wait for the write lock
     on SQLite; `pool_size` bounds the connections to PostgreSQL. Raises DatabaseUrlError.
     """
-    engine = create_engine(url, command_timeout=command_timeout, pool_size=pool_size)
+    parsed = parse_database_url(url)
+    is_sqlite = parsed.get_backend_name() == "sqlite"
+    if is_sqlite:
+        engine = _sqlite_engine(parsed, command_timeout)
+    else:
+        engine = _postgresql_engine(parsed, command_timeout, pool_size)
     return Database(
         engine=engine,
-        dialect="sqlite" if engine.dialect.name == "sqlite" else "postgresql",
+        dialect="sqlite" if is_sqlite else "postgresql",
         write=_sessions(with_write_lock(engine)),
         read=_sessions(engine),
     )
-
-
-def create_engine(
-    url: str, *, command_timeout: float = COMMAND_SECONDS, pool_size: int = POOL_SIZE
-) -> AsyncEngine:
-    """Only the engine, with the same limits. Raises DatabaseUrlError."""
-    parsed = parse_database_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        return _sqlite_engine(parsed, command_timeout)
-    return _postgresql_engine(parsed, command_timeout, pool_size)
 
 
 def with_write_lock(engine: AsyncEngine) -> AsyncEngine:

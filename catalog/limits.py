@@ -59,9 +59,8 @@ async def check_venue_size(
 ) -> None:
     """Raise LimitError if a venue has too many records of a kind after an addition."""
     most = limits.venue_beacons if model is Beacon else limits.venue_campaigns
-    inside = select(model.id).where(model.venue_id == venue_id).limit(most + 1).subquery()
-    found = await session.scalar(select(func.count()).select_from(inside)) or 0
-    if found > most:
+    query = select(func.count(model.id)).where(model.venue_id == venue_id)
+    if (await session.scalar(query) or 0) > most:
         raise LimitError("", f"accepted: at most {most} {model.__tablename__}s in a venue")
 
 

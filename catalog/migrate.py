@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog.database import create_engine, sqlstate_of, with_write_lock
+from catalog.database import open_database, sqlstate_of, with_write_lock
 from catalog.errors import MigrationError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -26,7 +26,7 @@ async def migrate(url: str) -> list[str]:
     Several processes may call it at once: one upgrades, the others wait and find nothing to do.
     Raises DatabaseUrlError, MigrationError, OSError or SQLAlchemyError; then nothing has changed.
     """
-    engine = with_write_lock(create_engine(url, command_timeout=_DEADLINE))
+    engine = with_write_lock(open_database(url, command_timeout=_DEADLINE).engine)
     if engine.dialect.name == "sqlite":
         event.listen(engine.sync_engine, "connect", _without_foreign_keys)
     try:

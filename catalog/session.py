@@ -203,7 +203,8 @@ def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:
     if has_changed(item, "on", "deleted_at") and {*history_of(item, "on").sum()} != {"detection"}:
         yield "owner", item.venue_id
     for kind, name in _TARGETS.items():
-        for place in _added_and_removed(item, name):
+        history = history_of(item, name)
+        for place in (*(history.added or ()), *(history.deleted or ())):
             yield kind, place.id
     if has_changed(item, "tags"):
         yield "venue", item.venue_id
@@ -212,11 +213,6 @@ def _rows_of_campaign(item: Campaign) -> Iterator[tuple[str, Any]]:
 def _before(item: object, name: str) -> Any:
     history = history_of(item, name)
     return [*history.deleted, *history.unchanged][0]
-
-
-def _added_and_removed(item: object, name: str) -> list[Any]:
-    history = history_of(item, name)
-    return [*(history.added or ()), *(history.deleted or ())]
 
 
 # The audit: who changed what.

@@ -237,13 +237,10 @@ def detection_decoders(
 
 
 _decode_own = msgspec.json.Decoder(Detection).decode
-
-
-def _read_own(report: Report) -> Sequence[Sighting]:
-    return (Sighting(0, _decode_own(report.value)),)
-
-
-_READERS: Mapping[str, ReadReport] = {"own": _read_own, **READERS}
+_READERS: Mapping[str, ReadReport] = {
+    "own": lambda report: (Sighting(0, _decode_own(report.value)),),
+    **READERS,
+}
 
 
 def _registered(format_: str, settings: Settings, errors: ServerErrors | None) -> RegisteredFormat:

@@ -9,7 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, select, text
 
-from catalog.database import Database, create_engine, open_database
+from catalog.database import Database, open_database
 from catalog.errors import MigrationError
 from catalog.migrate import migrate, pending
 from catalog.models import Base, IndexState
@@ -51,7 +51,7 @@ async def test_a_migration_does_not_wait_for_a_lock_for_ever(
     await migrate(postgres_url)
     add_newer_version(monkeypatch, tmp_path / "newer")
     monkeypatch.setattr("catalog.migrate._LOCK_SECONDS", 1)
-    engine = create_engine(postgres_url)
+    engine = open_database(postgres_url).engine
     async with engine.begin() as connection:
         await connection.execute(text("LOCK TABLE campaign IN ACCESS SHARE MODE"))
         with pytest.raises(MigrationError, match="held a lock on a table for 1 s"):

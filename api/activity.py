@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api.answers import Answer, Count, EpochTime, Id, ReasonName, Timestamp, ZoneName
 from api.bodies import LISTING, FromOne, Listing
 from api.devices import CampaignOutcomeAnswer
-from api.permissions import AREAS, PREFIX, Caller, may_read
+from api.permissions import AREA_OF, PREFIX, Caller, may_read
 from api.reports import ROLES, AwaitedCheck, LiveDecision, RoleReport
 from api.tenancy import listed, of_company
 from catalog.inputs import READ
@@ -126,7 +126,7 @@ async def list_audit(
     The list contains changes of records that the account may read. Of a secret it shows only that
     it changed. Long texts are shortened.
     """
-    kinds = [kind for kind in AUDITED_KINDS if caller.account.level(AREAS[kind]) >= READ]
+    kinds = [kind for kind in AUDITED_KINDS if caller.account.level(AREA_OF[kind]) >= READ]
     query = of_company(AuditEntry, caller.company_id).where(AuditEntry.kind.in_(kinds))
     return await listed(caller, query, AuditEntryAnswer, listing)
 

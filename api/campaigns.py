@@ -26,7 +26,7 @@ from api.answers import (
     not_found,
 )
 from api.bodies import FromOne, RecordId, VenueId, accepts, refuse
-from api.permissions import AREAS, PREFIX, Caller, may_read
+from api.permissions import AREA_OF, PREFIX, Caller, may_read
 from api.records import (
     IN_ORDER,
     Beacons,
@@ -296,8 +296,8 @@ async def explain_campaign_of_venue(
     services, company = caller.services, caller.company_id
     values = await caller.values(ExplainQuestion)
     udid = values.get("udid")
-    if udid is not None and caller.account.level(AREAS["device"]) < inputs.READ:
-        raise forbidden(AREAS["device"], inputs.READ)
+    if udid is not None and caller.account.level(AREA_OF["device"]) < inputs.READ:
+        raise forbidden(AREA_OF["device"], inputs.READ)
     async with services.database.read() as session:
         chosen = await _place(session, caller, values)
         device = select(Device.time_zone).filter_by(company_id=company, udid=udid)

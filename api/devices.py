@@ -89,12 +89,9 @@ class BeaconIdAnswer(Answer):
     id: Id
 
 
-class _TraceAnswer(Answer):
+class _TraceAnswer(AuthenticationTraceAnswer):
     lieu: str = Field(description="Empty if the venue is not the company's.")
     lieu_id: Id
-    id: Id
-    create_on: Timestamp
-    ip: Text
 
 
 class BeaconTraceAnswer(_TraceAnswer):
@@ -326,13 +323,12 @@ async def _held(
 ) -> Record:
     data = await work(caller.company_id, await _udid(caller, number))
     longest = data.kafka.longest
-    kept = "unbounded" if longest is None else "bounded"
     return {
         "detections": data.detections,
         "authentications": data.authentications,
         "presences": data.presences,
         "keys": data.keys,
-        "kafka": kept if data.kafka.is_known else "unknown",
+        "kafka": data.kafka.kind,
         "kafka_until": None if longest is None else caller.services.clock() + longest,
     }
 

@@ -29,7 +29,8 @@ from connectors.model import CallHistory, Trial
 from rules.explanation import DeviceHistory
 from rules.model import DayFigures, StoredDecision
 
-AREAS = {
+# The permission area of each kind of record.
+AREA_OF = {
     "profile": "profile",
     "account": "profile",
     "company": "profile",
@@ -118,12 +119,12 @@ def address_of(request: Request) -> str:
 
 def may_read(record: str) -> Any:
     """A dependency: the caller, if the account may read records of this kind."""
-    return _caller(AREAS[record], READ)
+    return _caller(AREA_OF[record], READ)
 
 
 def may_write(record: str) -> Any:
     """A dependency: the caller, if the account may change records of this kind."""
-    return _caller(AREAS[record], WRITE)
+    return _caller(AREA_OF[record], WRITE)
 
 
 def _caller(area: str, level: int) -> Any:

@@ -62,12 +62,9 @@ class LiveDecisions(NamedTuple):
 
 
 class TopicRetention(NamedTuple):
-    """How long Kafka keeps a message at most; `longest` is None without a limit.
+    """Whether topics delete messages by age, unknown if no broker reports it; the longest age."""
 
-    `is_known` is false if no broker reported it.
-    """
-
-    is_known: bool
+    kind: Literal["bounded", "unbounded", "unknown"]
     longest: timedelta | None = None
 
 

@@ -28,6 +28,8 @@ from catalog.session import KEPT_SESSION
 _log = structlog.get_logger(__name__)
 LIFETIME = timedelta(hours=24)
 _TOKEN_BYTES = 32
+LOGIN_FAILURES = 10  # of an account from one network in LOGIN_SECONDS, then it gets 429
+LOGIN_SECONDS = 300
 _WORKERS = 2  # checks of passwords at a time: each takes 64 MB and a tenth of a second
 _REDIS_SECONDS = 1.0
 _ADD = """
@@ -83,16 +85,14 @@ def network_of(address: str) -> str:
 class Sessions:
     """Finds, creates and ends sessions in SQL. `clock` gives the time, aware.
 
-    After `most_failures` attempts without a success an account's password is not checked for that
-    network, until `window` seconds after the first one. They are counted in Redis; while it does
-    not answer, each process counts alone. Every method raises the errors of SQL.
+    After LOGIN_FAILURES attempts without a success an account's password is not checked for that
+    network, until LOGIN_SECONDS after the first one. They are counted in Redis; while it does not
+    answer, each process counts alone. Every method raises the errors of SQL.
     """
 
     database: Database
     redis: RedisClient
     prefix: str
-    most_failures: int
-    window: int
     clock: Callable[[], datetime]
     # Attempts without Redis: how many, and when they are forgotten (monotonic seconds).
     _own: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class Sessions:
         key = hashlib.sha256(named).hexdigest()
         # Counted before the check, so that parallel guesses are no more than others.
         attempts, seconds = await self._count(key, 1)
-        if attempts > self.most_failures:
+        if attempts > LOGIN_FAILURES:
             message = "too many attempts to sign in; try again later"
             raise ApiError(429, message, headers={"retry-after": str(max(seconds, 1))})
         async with self._free:
@@ -184,13 +184,13 @@ class Sessions:
         name = f"{self.prefix}login:{key}"
         try:
             async with asyncio.timeout(_REDIS_SECONDS):
-                added = self.redis.eval(_ADD, 1, name, str(number), str(self.window))
+                added = self.redis.eval(_ADD, 1, name, str(number), str(LOGIN_SECONDS))
                 found, seconds = await added
             return int(found), int(seconds)
         except (RedisError, OSError) as error:
             _log.warning("logins are counted in this process only", error=type(error).__name__)
         now = time.monotonic()
         self._own = {each: kept for each, kept in self._own.items() if kept[1] > now}
-        before, ends = self._own.get(key, (0, now + self.window))
+        before, ends = self._own.get(key, (0, now + LOGIN_SECONDS))
         self._own[key] = before + number, ends
         return before + number, round(ends - now)

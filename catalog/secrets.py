@@ -1,7 +1,4 @@
-"""Encrypts the credentials of connectors for storage: their parameters and signing secrets.
-
-`rekey_connectors` encrypts all of them with the first key of SECRET_KEY, to retire older keys.
-"""
+"""Encrypts the credentials of connectors for storage: their parameters and signing secrets."""
 
 import base64
 import hashlib
@@ -12,10 +9,7 @@ from typing import Any
 
 import structlog
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from sqlalchemy import select
-from sqlalchemy.orm import joinedload
 
-from catalog.database import Database
 from catalog.errors import DecryptionError, SecretKeyError
 from catalog.models import Connector
 
@@ -106,23 +100,3 @@ def _decrypts_to(cipher: Cipher, token: str | None, plain: str) -> bool:
         return token is not None and cipher.decrypt(token) == plain
     except DecryptionError:
         return False
-
-
-async def rekey_connectors(database: Database, cipher: Cipher) -> tuple[int, list[str]]:
-    """Encrypt all connectors with the first key, beside edits too.
-
-    Returns how many, and the companies of those that no key decrypts.
-    """
-    renewed, unreadable = 0, []
-    query = select(Connector).options(joinedload(Connector.company)).order_by(Connector.id)
-    async with database.write.begin() as session:
-        for each in await session.scalars(query.with_for_update(of=Connector)):
-            try:
-                parameters = cipher.encrypt(cipher.decrypt(each.parameters))
-                secret = each.secret and cipher.encrypt(cipher.decrypt(each.secret))
-            except DecryptionError:
-                unreadable.append(each.company.name)
-                continue
-            each.parameters, each.secret = parameters, secret
-            renewed += 1
-    return renewed, unreadable

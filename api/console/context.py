@@ -18,7 +18,7 @@ from api.answers import ApiError
 from api.console.forms import PostedForm, read_form
 from api.console.rendering import PATH, rendered
 from api.console.texts import Translations, translations_for, zone_named
-from api.permissions import AREAS, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
+from api.permissions import AREA_OF, KEY_HEADER, PREFIX, TOKEN_HEADER, services_of
 from api.sessions import LIFETIME, SignedIn
 from catalog.inputs import READ, WRITE, is_id
 
@@ -133,11 +133,11 @@ class PageContext:
 
     def may_read(self, record: str) -> bool:
         """Whether to show links to records of this kind. (/v2 checks the permission again.)"""
-        return self.account.level(AREAS[record]) >= READ
+        return self.account.level(AREA_OF[record]) >= READ
 
     def may_write(self, record: str) -> bool:
         """Whether to show forms that change records of this kind."""
-        return self.account.level(AREAS[record]) >= WRITE
+        return self.account.level(AREA_OF[record]) >= WRITE
 
     def path_number(self, name: str) -> int:
         """A numeric parameter of the path."""

@@ -2,9 +2,13 @@
 
 from typing import Annotated
 
+from sqlalchemy import select
+from sqlalchemy.orm import joinedload
 from typer import Argument, Option
 
-from catalog.secrets import MISSING_SECRET_KEY, rekey_connectors
+from catalog.errors import DecryptionError
+from catalog.models import Connector
+from catalog.secrets import MISSING_SECRET_KEY
 from connectors.model import Declined, Pairs, Trial
 from engine.cli.command import CommandError, begin_quietly, command
 from engine.cli.output import say
@@ -71,8 +75,21 @@ async def rekey() -> None:
     cipher = cipher_of(settings)
     if cipher is None:
         raise CommandError(MISSING_SECRET_KEY)
-    async with open_migrated_database(settings) as database:
-        renewed, unreadable = await rekey_connectors(database, cipher)
+    query = select(Connector).options(joinedload(Connector.company)).order_by(Connector.id)
+    renewed, unreadable = 0, []
+    async with (
+        open_migrated_database(settings) as database,
+        database.write.begin() as session,
+    ):
+        for each in await session.scalars(query.with_for_update(of=Connector)):
+            try:
+                parameters = cipher.encrypt(cipher.decrypt(each.parameters))
+                secret = each.secret and cipher.encrypt(cipher.decrypt(each.secret))
+            except DecryptionError:
+                unreadable.append(each.company.name)
+                continue
+            each.parameters, each.secret = parameters, secret
+            renewed += 1
     say(f"{renewed:,} connectors encrypted anew")
     if unreadable:
         raise CommandError(

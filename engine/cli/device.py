@@ -92,7 +92,7 @@ async def forget(
     until = "which no broker reports"
     if data.kafka.longest is not None:
         until = f"{datetime.now(UTC) + data.kafka.longest:%Y-%m-%d %H:%M} UTC at the latest"
-    elif data.kafka.is_known:
+    elif data.kafka.kind == "unbounded":
         until = "which one of them does not have"
     say(f"Kafka keeps its messages until retention: {settings.topic_prefix}*, {until}")
     if not yes:

@@ -95,7 +95,7 @@ async def _create(admin: AIOKafkaAdminClient, names: list[str], settings: Settin
 _TOPIC = 2
 _KEYS = ("cleanup.policy", "retention.ms", "segment.ms")
 _DEADLINE = 5.0
-_UNKNOWN = TopicRetention(is_known=False)
+_UNKNOWN = TopicRetention("unknown")
 
 
 async def read_retention(settings: Settings) -> TopicRetention:
@@ -122,7 +122,7 @@ async def read_retention(settings: Settings) -> TopicRetention:
             return _UNKNOWN
         retention = int(found["retention.ms"])
         if retention < 0 or "delete" not in found["cleanup.policy"]:
-            return TopicRetention(is_known=True)
+            return TopicRetention("unbounded")
         kept = timedelta(milliseconds=retention + int(found["segment.ms"]))
         longest = max(longest, kept)
-    return TopicRetention(is_known=True, longest=longest)
+    return TopicRetention("bounded", longest)

@@ -39,8 +39,6 @@ from engine.wiring.parts import (
 log = structlog.get_logger(__name__)
 
 CONNECTIONS = 500
-LOGIN_FAILURES = 10  # of an account from one network in LOGIN_SECONDS, then it gets 429
-LOGIN_SECONDS = 300
 
 
 def api_server(app: FastAPI, settings: Settings) -> HttpServer:
@@ -104,8 +102,6 @@ def build_services(settings: Settings, stores: Stores) -> Services:
             database=stores.database,
             redis=stores.redis,
             prefix=settings.redis_prefix,
-            most_failures=LOGIN_FAILURES,
-            window=LOGIN_SECONDS,
             clock=clock,
         ),
         cipher=cipher_of(settings),

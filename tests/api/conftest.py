@@ -23,7 +23,7 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def settings(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setattr("engine.wiring.api.LOGIN_FAILURES", 3)
+    monkeypatch.setattr("api.sessions.LOGIN_FAILURES", 3)
     return app_settings(database_url, redis_url)
 
 

@@ -45,7 +45,7 @@ def test_topics_stand_beside_ours_in_the_order_of_the_setting():
     assert list(detection_decoders(settings)) == ["p.detections", "b", "a"]
 
 
-UNKNOWN = TopicRetention(is_known=False)
+UNKNOWN = TopicRetention("unknown")
 HOUR = 3_600_000
 
 
@@ -54,12 +54,12 @@ async def test_the_longest_of_all_topics(
 ):
     settings = load_settings(kafka_bootstrap_servers=kafka_bootstrap, topic_prefix=topic_prefix)
     # (Topics that are not there keep nothing.)
-    assert await read_retention(settings) == TopicRetention(True, timedelta())
+    assert await read_retention(settings) == TopicRetention("bounded", timedelta())
     for name, retention in (("detections", HOUR), ("notifications", 2 * HOUR)):
         configs = {"retention.ms": str(retention), "segment.ms": str(HOUR)}
         topic = NewTopic(f"{topic_prefix}{name}", 1, 1, topic_configs=configs)
         await admin.create_topics([topic])
-    longest = TopicRetention(is_known=True, longest=timedelta(hours=3))
+    longest = TopicRetention("bounded", timedelta(hours=3))
 
     async def is_read() -> bool:  # a broker may learn of a topic a moment later
         return await read_retention(settings) == longest

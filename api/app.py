@@ -135,7 +135,7 @@ async def _answer(request: Request, error: Exception) -> Response:
         if methods := request.app.openapi()["paths"].get(path):
             refusal.headers = {"allow": ", ".join(methods).upper()}
     if request.url.path.startswith("/console") and hasattr(state, "refused"):
-        return cast(Response, await state.refused(request, refusal))
+        return cast(Response, state.refused(request, refusal))
     return refusal.answer(request.scope)
 
 

@@ -1,8 +1,7 @@
 """The context of a page: a request of a signed-in user, and the operations of /v2 it calls."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, NamedTuple
@@ -259,11 +258,19 @@ async def page_context(request: Request) -> PageContext:
 Context = Annotated[PageContext, Depends(page_context)]
 
 
-async def refused(request: Request, error: ApiError) -> Response:
+def refused(request: Request, error: ApiError) -> Response:
     """The page, or the part of one, that a refused request gets; without a session the sign-in."""
     is_part = "hx-request" in request.headers
     if error.status == 401:
-        answer = await _sign_in(request, is_part=is_part)
+        address = f"{PATH}/sign-in"
+        page = request.url.path.removeprefix(PATH)
+        page += f"?{request.url.query}" if request.url.query else ""
+        if is_part:  # htmx would put the form into the part: redirect the whole page
+            answer = Response(status_code=204, headers={"hx-redirect": address})
+        elif request.method == "GET" and page:
+            answer = RedirectResponse(f"{address}?next={quote(page)}", 303)
+        else:
+            answer = RedirectResponse(address, 303)
         if _SESSION in request.cookies:
             forget_session(answer)
         return answer
@@ -271,34 +278,3 @@ async def refused(request: Request, error: ApiError) -> Response:
     values = {"status": error.status, "message": faults or error.message}
     template = "sign_in.html#part" if is_part else "sign_in.html"
     return rendered(template, translations_for(request), values, error.status, error.headers)
-
-
-async def _sign_in(request: Request, *, is_part: bool) -> Response:
-    """Ask to sign in; a form is kept, and sent again then. (A secret is not sent back.)"""
-    address, page = f"{PATH}/sign-in", request.url.path.removeprefix(PATH)
-    if is_part:  # htmx would put the form into the part: redirect the whole page
-        return Response(status_code=204, headers={"hx-redirect": address})
-    if request.method == "GET":
-        page += f"?{request.url.query}" if request.url.query else ""
-        return RedirectResponse(f"{address}?next={quote(page)}" if page else address, 303)
-    with suppress(ApiError):  # another site sends it
-        form = await read_form(request)
-        if page != "/sign-out" and not form.get("secret"):
-            texts = translations_for(request)
-            kept = [("again", page), *form.multi_items()]
-            return sign_in_page(texts, texts("session_ended"), kept=kept, status=401)
-    return RedirectResponse(address, 303)
-
-
-def sign_in_page(
-    texts: Translations,
-    message: str = "",
-    *,
-    kept: Sequence[tuple[str, str]] = (),
-    status: int = 200,
-    email: str = "",
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """The form for signing in, which sends the `kept` fields along."""
-    values = {"message": message, "email": email, "status": 0, "kept": kept}
-    return rendered("sign_in.html", texts, values, status, headers)

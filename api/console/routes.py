@@ -12,7 +12,6 @@ from api.console.context import (
     forget_session,
     keep_session,
     refused,
-    sign_in_page,
 )
 from api.console.forms import read_form
 from api.console.pages import (
@@ -25,7 +24,7 @@ from api.console.pages import (
     sheets,
     statistics,
 )
-from api.console.rendering import PATH
+from api.console.rendering import PATH, rendered
 from api.console.texts import translations_for
 
 router = APIRouter()
@@ -45,32 +44,24 @@ def add_console(app: FastAPI) -> None:
 @router.get("/sign-in")
 async def show_sign_in(request: Request) -> Response:
     """Show the form."""
-    kept = [("next", request.query_params.get("next", ""))]
-    return sign_in_page(translations_for(request), kept=kept)
+    values = {"message": "", "email": "", "status": 0, "next": request.query_params.get("next", "")}
+    return rendered("sign_in.html", translations_for(request), values)
 
 
 @router.post("/sign-in")
 async def sign_in(request: Request) -> Response:
-    """Sign in with POST /v2/auth, and put the session into the cookie.
-
-    The browser then goes on to the page `next`, or sends the form to the page `again`.
-    """
+    """Sign in with POST /v2/auth, put the session into the cookie, and go on to the page `next`."""
     form = await read_form(request)
     credentials = {name: form.get(name, "") for name in ("email", "password")}
+    page = form.get("next", "")
     try:
         reply = await call_interface(request, "POST", "/auth", credentials)
     except ApiError as error:
         texts = translations_for(request)
-        return sign_in_page(
-            texts,
-            texts("sign_in_wrong") if error.status == 404 else error.message,
-            kept=[each for each in form.multi_items() if each[0] not in credentials],
-            status=error.status,
-            email=credentials["email"],
-            headers=error.headers,
-        )
-    page, status = (form["again"], 307) if "again" in form else (form.get("next", ""), 303)
-    answer = RedirectResponse(PATH + page, status)
+        message = texts("sign_in_wrong") if error.status == 404 else error.message
+        values = {"message": message, "email": credentials["email"], "status": 0, "next": page}
+        return rendered("sign_in.html", texts, values, error.status, error.headers)
+    answer = RedirectResponse(PATH + page, 303)
     keep_session(answer, request, reply.json()["session"]["token"])
     return answer
 

@@ -51,6 +51,15 @@
 
   each("select[data-submits]", (list) => list.addEventListener("change", () => list.form.requestSubmit()));
 
+  // A second click on a slow connection does not send a form again.
+  document.addEventListener("submit", (event) => {
+    const { target: form, submitter } = event;
+    if (form.method !== "post" || submitter?.formTarget) return;
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+    setTimeout(() => delete form.dataset.sent, 10000);
+  });
+
   // Parts that are loaded again every few seconds, while the page is visible.
   each("[data-again]", (part) => setInterval(() => {
     if (!document.hidden && !document.getElementById(part.dataset.pause)?.checked) htmx.trigger(part, "again");

@@ -2,17 +2,15 @@
 
 A company's day is one hash of sums, kept for a month: `r:REASON`, `c:CAMPAIGN:REASON`. The number
 of its fields is bounded, for any number of campaigns and of writing processes. A minute of a venue
-is one hash, kept for a quarter of an hour. FigureSums and RecentCounts add up in memory until they
-write.
+is one hash, kept for a quarter of an hour.
 """
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -66,6 +64,17 @@ class FigureStore(RedisStore):
         return f"{self._prefix}figures:{{{place.company_id}}}:{place.day.isoformat()}"
 
 
+def reason_field(reason: Reason) -> str:
+    """The field of campaigns, or detections that were refused before their campaigns were checked,
+    with this reason."""
+    return f"r:{reason.value}"
+
+
+def campaign_field(campaign_id: int, reason: Reason) -> str:
+    """The field of decisions about a campaign with this reason."""
+    return f"c:{campaign_id}:{reason.value}"
+
+
 def _read(fields: Mapping[bytes, bytes]) -> DayFigures:
     """The sums in a hash. Fields of another version of the engine are ignored."""
     figures = DayFigures()
@@ -82,49 +91,6 @@ def _read_field(figures: DayFigures, field: str, count: int) -> None:
     elif kind == "c":
         campaign, _, reason = name.partition(":")
         figures.campaigns[int(campaign), Reason(reason)] = count
-
-
-_DAYS_A_WRITE = 100
-
-
-@dataclass(kw_only=True)
-class FigureSums:
-    """Sums by company and day that are not written yet. `clock` in epoch seconds."""
-
-    store: FigureStore
-    metrics: Metrics
-    clock: Callable[[], float] = time.time
-    _days: dict[CompanyDay, Counter[str]] = field(default_factory=dict)
-
-    def note_reason(self, company_id: int, reason: Reason, count: int) -> None:
-        """Add campaigns, or detections that were refused before their campaigns were checked."""
-        self._note(company_id, f"r:{reason.value}", count)
-
-    def note_campaign(self, company_id: int, campaign_id: int, reason: Reason, count: int) -> None:
-        """Add decisions about a campaign."""
-        self._note(company_id, f"c:{campaign_id}:{reason.value}", count)
-
-    def drop(self, count: int) -> None:
-        """Count sums that are left out."""
-        self.metrics.figures_dropped.inc(count)
-
-    async def write(self) -> None:
-        """Write all sums, or drop them: of a call that failed, Redis may have added some, and sums
-        that are too low are better than sums counted twice."""
-        days, self._days = self._days, {}
-        for part in map(dict, chunked(days.items(), _DAYS_A_WRITE)):
-            try:
-                await self.store.add(part)
-            except (RedisError, OSError, TimeoutError):
-                # (Calls that the pipelines wait for log the outage.)
-                self.metrics.redis_errors.inc()
-                self.drop(sum(map(len, part.values())))
-
-    def _note(self, company_id: int, field: str, count: int) -> None:
-        if count:
-            day = datetime.fromtimestamp(self.clock(), UTC).date()
-            sums = self._days.setdefault(CompanyDay(company_id, day), Counter())
-            sums[field] += count
 
 
 MINUTES = 15

@@ -76,8 +76,6 @@ class DecisionFeed:
     seconds.
     """
 
-    name = "decision feed"
-
     def __init__(
         self,
         *,

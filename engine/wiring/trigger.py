@@ -24,11 +24,11 @@ from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.claims import Claims
 from engine.redis.decisions import DecisionStore, TailStore
-from engine.redis.figures import FigureStore, FigureSums
+from engine.redis.figures import FigureStore
 from engine.redis.visits import VisitStore
 from engine.trigger.claim_memory import ClaimMemory
 from engine.trigger.cycle import ROLE, Cycle
-from engine.trigger.decision_counts import DecisionCounter, DecisionSums
+from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
 from engine.trigger.intake import Intake
 from engine.trigger.message import MessageWriter
@@ -36,7 +36,7 @@ from engine.trigger.partition import InFlightBytes, TriggerRole
 from engine.trigger.place_cache import PlaceCache
 from engine.trigger.place_index import IndexWatch, PlaceIndex
 from engine.trigger.visits import VisitTracking
-from engine.wiring.parts import ProcessParts, Role, Service, Stores, publishing_consumer
+from engine.wiring.parts import ProcessParts, Role, Stores, publishing_consumer
 
 if TYPE_CHECKING:
     from engine.trigger.record_filter import RecordFilter
@@ -74,14 +74,14 @@ def build_trigger(parts: ProcessParts) -> Role:
         metrics=parts.metrics,
         **parts.stores.redis_options,
     )
-    background: dict[str, Service] = {"index watch": watch.run}
-    for each in (intake.feed, intake.counter.sums):
-        if each is not None:
-            background[each.name] = each.run
     return Role(
         name=ROLE,
         consumer=consumer,
-        background=background,
+        background={
+            "index watch": watch.run,
+            "decision feed": intake.feed.run,
+            "decision counter": intake.counter.run,
+        },
         checks={
             "index_built": index.built.is_set,
             # With a larger skew nothing fires (engine.wiring.run).
@@ -106,8 +106,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         clock=clock,
     )
     store = FigureStore(**parts.stores.redis_options)
-    figures = FigureSums(store=store, metrics=metrics, clock=clock)
-    counter = DecisionCounter(metrics, DecisionSums(figures))
+    counter = DecisionCounter(metrics=metrics, store=store, clock=clock)
     topics, devices = Topics.of(settings.topic_prefix), parts.device_lookup()
     intake = Intake(
         decoders=detection_decoders(

@@ -17,9 +17,10 @@ from engine.redis.figures import (
     BeaconMinute,
     CompanyDay,
     FigureStore,
-    FigureSums,
     RecentDetectionStore,
 )
+from engine.trigger.decision_counts import DecisionCounter
+from rules.decision import refusal
 from rules.model import DayFigures, Reason
 
 DAY = date(2026, 11, 20)
@@ -93,58 +94,40 @@ async def test_fields_of_another_version_are_ignored(store: FigureStore, redis: 
     assert await store.read(1, DAY, DAY) == {DAY: figures()}
 
 
-# Sums of a process until they are written
+# Decisions of a process until they are written
 
 
-class Sums(FigureSums):
-    """Sums with a clock, a minute before midnight."""
-
-    def __init__(self, store: FigureStore) -> None:
-        self.now = datetime(2026, 11, 20, 23, 59, tzinfo=UTC).timestamp()
-        self.metrics = Metrics()
-        super().__init__(store=store, metrics=self.metrics, clock=lambda: self.now)
-
-    def refuse(self, company: int, *campaigns: int) -> None:
-        self.note_reason(company, Reason.ENDED, len(campaigns))
-        for number in campaigns:
-            self.note_campaign(company, number, Reason.ENDED, 1)
-
-    def count(self, name: str) -> float:
-        return self.metrics.registry.get_sample_value(f"proximity_{name}_total") or 0.0
-
-
-@pytest.fixture
-def unwritten(store: FigureStore) -> Sums:
-    return Sums(store)
-
-
-async def test_a_day_is_that_of_utc(unwritten: Sums, store: FigureStore):
-    unwritten.note_reason(1, Reason.ENDED, 2)
-    unwritten.now += 60
-    unwritten.note_reason(1, Reason.STALE, 3)
+async def test_a_day_is_that_of_utc(store: FigureStore):
+    now = datetime(2026, 11, 20, 23, 59, tzinfo=UTC).timestamp()
+    counter = DecisionCounter(metrics=Metrics(), store=store, clock=lambda: now)
+    counter.count([refusal(Reason.TOO_FAR, 1)] * 2)
+    await counter.write()
+    now += 60
+    counter.count([refusal(Reason.STALE, 1)] * 3)
     for _ in range(2):  # what is written is written once
-        await unwritten.write()
+        await counter.write()
     found = await store.read(1, DAY, NEXT)
-    assert (found[DAY].reasons, found[NEXT].reasons) == ({Reason.ENDED: 2}, {Reason.STALE: 3})
+    assert (found[DAY].reasons, found[NEXT].reasons) == ({Reason.TOO_FAR: 2}, {Reason.STALE: 3})
 
 
 async def test_sums_that_redis_refuses_are_dropped_and_counted(
-    unwritten: Sums, store: FigureStore, redis: RedisClient
+    store: FigureStore, redis: RedisClient
 ):
-    await store.add({CompanyDay(3, DAY): sums()})
+    metrics, today = Metrics(), datetime.now(UTC).date()
+    counter = DecisionCounter(metrics=metrics, store=store)
+    await store.add({CompanyDay(3, today): sums()})
     key = await key_of(redis)
     await redis.delete(key)
     await redis.set(key, b"a text")
-    unwritten.refuse(3, 7)
-    await unwritten.write()
-    assert (unwritten.count("redis_errors"), unwritten.count("figures_dropped")) == (1, 2)
+    counter.count([refusal(Reason.STALE, 3), refusal(Reason.TOO_FAR, 3)])
+    await counter.write()
+    for name, count in (("redis_errors", 1), ("figures_dropped", 2)):
+        assert metrics.registry.get_sample_value(f"proximity_{name}_total") == count
     await redis.delete(key)
-    for company in range(1, 251):
-        unwritten.refuse(company, 7)
-    await unwritten.write()
+    counter.count([refusal(Reason.STALE, company) for company in range(1, 251)])
+    await counter.write()
     for company in (1, 3, 250):
-        found = await store.read(company, DAY, DAY)
-        assert found[DAY].campaigns == {(7, Reason.ENDED): 1}
+        assert (await store.read(company, today, today))[today].reasons == {Reason.STALE: 1}
 
 
 async def test_a_quarter_of_an_hour_of_detections_is_added_up(redis: RedisClient) -> None:

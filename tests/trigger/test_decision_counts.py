@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -38,7 +39,7 @@ async def counting(trigger: PushedTrigger) -> PushedTrigger:
 
 async def figures(trigger: PushedTrigger, company: int = 1) -> DayFigures:
     """The figures in Redis after the process has ended."""
-    task = asyncio.create_task(trigger.role.intake.counter.sums.run())  # type: ignore[union-attr]
+    task = asyncio.create_task(trigger.role.intake.counter.run())
     await asyncio.sleep(0)
     await cancel([task])
     store = FigureStore(**trigger.stores.redis_options)
@@ -108,7 +109,7 @@ def test_a_batch_of_latencies_is_what_each_of_them_would_be():
     # A phone whose clock is fast adds nothing.
     messages = written(granted(campaign(), campaign(format="html")))
     at = messages[0].decided.detected_at
-    counter = DecisionCounter(other)
+    counter = DecisionCounter(metrics=other, store=mock.Mock())
     counter.count_sent(messages, at + 2.5)
     counter.count_sent(messages, at - 60)
     added = histogram(other)["sum"].expected - sum(values)

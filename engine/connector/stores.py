@@ -1,7 +1,7 @@
 """What account holders see of their calls, in Redis: the last ones, and the breaker."""
 
 from collections import deque
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
 from redis.exceptions import RedisError
@@ -22,6 +22,7 @@ _decode = msgspec.msgpack.Decoder(PastCall).decode
 _decode_breaker = msgspec.msgpack.Decoder(tuple[list[bool], float | None]).decode
 
 
+@dataclass(kw_only=True, eq=False)
 class CallHistoryWriter(RedisStore):
     """Writes each company's last calls and its breaker, a few times a second.
 
@@ -29,9 +30,10 @@ class CallHistoryWriter(RedisStore):
     breakers of several processes the one that was used last is kept.
     """
 
-    def __init__(self, *, metrics: Metrics, **options: Any) -> None:
-        super().__init__(**options)
-        self._errors = metrics.redis_errors
+    metrics: Metrics
+
+    def __post_init__(self) -> None:
+        self._errors = self.metrics.redis_errors
         self._calls: dict[int, deque[PastCall]] = {}
         self._breakers: dict[int, Breaker] = {}
 
@@ -53,13 +55,13 @@ class CallHistoryWriter(RedisStore):
             return
         pipeline = self._pipeline()
         for company_id, made in calls.items():
-            key = _history_key(self._prefix, company_id)
+            key = _history_key(self.prefix, company_id)
             pipeline.lpush(key, *map(_encode, made))
             pipeline.ltrim(key, 0, KEPT - 1)
             pipeline.expire(key, _KEPT_SECONDS)
         for company_id, breaker in breakers.items():
             state = _encode((list(breaker.outcomes), breaker.open_until))
-            pipeline.set(_breaker_key(self._prefix, company_id), state, ex=_BREAKER_SECONDS)
+            pipeline.set(_breaker_key(self.prefix, company_id), state, ex=_BREAKER_SECONDS)
         try:
             await self._answer(pipeline.execute())
         except (RedisError, OSError, TimeoutError) as error:
@@ -78,8 +80,8 @@ class CallHistoryReader(RedisStore):
     async def read(self, company_id: int, now: float) -> CallHistory:
         """The last calls, and the breaker as of `now` (epoch s)."""
         pipeline = self._pipeline()
-        pipeline.lrange(_history_key(self._prefix, company_id), 0, KEPT - 1)
-        pipeline.get(_breaker_key(self._prefix, company_id))
+        pipeline.lrange(_history_key(self.prefix, company_id), 0, KEPT - 1)
+        pipeline.get(_breaker_key(self.prefix, company_id))
         written, state = await self._answer(pipeline.execute())
         return CallHistory(_summary(state, now), readable(written, _decode))
 

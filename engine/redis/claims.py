@@ -11,6 +11,7 @@ the same answer.
 import asyncio
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from struct import Struct, pack
@@ -199,6 +200,7 @@ class ClaimAnswers(NamedTuple):
     read: dict[str, Mapping[int, float]]
 
 
+@dataclass(kw_only=True, eq=False)
 class Claims(RedisStore):
     """Takes lists of claims, and changes them for their owners: in one round trip, on a single
     server and on a cluster.
@@ -208,19 +210,21 @@ class Claims(RedisStore):
     then; a repetition gets the same answers and changes nothing else.
     """
 
-    def __init__(self, *, retain: float, metrics: Metrics, **options: Any) -> None:
-        super().__init__(**options)
-        self._retain_ms = int(retain * 1000)
-        self._clustered = isinstance(self._redis, RedisCluster)
-        self._take = self._redis.register_script(_CAPS + _script("claim"))
-        self._update = self._redis.register_script(_CAPS + _script("update_claim"))
-        self._granted = metrics.claims.labels("granted")
-        self._denied = metrics.claims.labels("denied")
+    retain: float
+    metrics: Metrics
+
+    def __post_init__(self) -> None:
+        self._retain_ms = int(self.retain * 1000)
+        self._clustered = isinstance(self.redis, RedisCluster)
+        self._take = self.redis.register_script(_CAPS + _script("claim"))
+        self._update = self.redis.register_script(_CAPS + _script("update_claim"))
+        self._granted = self.metrics.claims.labels("granted")
+        self._denied = self.metrics.claims.labels("denied")
 
     async def take(self, devices: Sequence[DeviceRequests], now: float) -> ClaimAnswers:
         """Take claims at `now` (epoch s), those of each device in order."""
         answers = ClaimAnswers([[] for _ in devices], {})
-        prefix, times = self._prefix.encode(), (round(now * 1000), self._retain_ms)
+        prefix, times = self.prefix.encode(), (round(now * 1000), self._retain_ms)
         calls = calls_of_requests(devices, prefix, clustered=self._clustered)
         # One argument has all requests, because that is packed at once.
         arguments = [(each.key, *times, b"".join(each.parts)) for each in calls]
@@ -242,7 +246,7 @@ class Claims(RedisStore):
         settled: list[bool] = []
         for part in chunked(updates, _MOST_UPDATED):
             arguments = [
-                (claims_key(self._prefix, each.udid), *update_arguments(each), self._retain_ms)
+                (claims_key(self.prefix, each.udid), *update_arguments(each), self._retain_ms)
                 for each in part
             ]
             settled += map(bool, await self._run(self._update, arguments))
@@ -251,16 +255,16 @@ class Claims(RedisStore):
     async def _run(self, script: AsyncScript, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """The replies of calls with a key and arguments, in one round trip (on a cluster one for
         each node). If the script is missing, it is loaded and all calls are sent again."""
-        async with asyncio.timeout(self._deadline):
+        async with asyncio.timeout(self.deadline):
             try:
                 return await self._send(script, arguments)
             except NoScriptError:
-                await self._redis.script_load(script.script)
+                await self.redis.script_load(script.script)
                 return await self._send(script, arguments)
 
     async def _send(self, script: AsyncScript, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         if len(arguments) == 1:
-            return [await self._redis.execute_command("EVALSHA", script.sha, 1, *arguments[0])]
+            return [await self.redis.execute_command("EVALSHA", script.sha, 1, *arguments[0])]
         pipeline = self._pipeline()
         for each in arguments:
             pipeline.execute_command("EVALSHA", script.sha, 1, *each)
@@ -286,9 +290,9 @@ class ClaimReader(RedisStore):
         fields = [places_field(device.company_id), *map(str, campaign_ids)]
         pipeline = self._pipeline()
         for field in fields:
-            pipeline.hget(claims_key(self._prefix, device.udid), field)
+            pipeline.hget(claims_key(self.prefix, device.udid), field)
         places, *values = await self._answer(pipeline.execute())
-        copy = await self._answer(self._redis.get(copy_key(self._prefix, device)))
+        copy = await self._answer(self.redis.get(copy_key(self.prefix, device)))
         records = readable([copy] if copy else [], decode_copy)
         found = zip(campaign_ids, values, strict=True)
         times = [int.from_bytes(at) for _, at, _ in _PLACE.iter_unpack((places or b"")[_DIGITS:])]

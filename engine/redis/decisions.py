@@ -8,6 +8,7 @@ is bounded and deleted after ten seconds.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,28 +31,27 @@ class DeviceDecision(NamedTuple):
     decision: StoredDecision
 
 
+@dataclass(kw_only=True, eq=False)
 class DecisionStore(RedisStore):
     """Stores and reads the last `most` decisions about each device."""
 
-    def __init__(self, *, most: int, **options: Any) -> None:
-        super().__init__(**options)
-        self._most = most
+    most: int
 
     async def keep(self, decisions: Sequence[DeviceDecision]) -> None:
         """Store decisions in their order; only the newest about each device are kept."""
         for part in chunked(decisions, _AT_ONCE):
             pipeline = self._pipeline()
             for device, decision in part:
-                key = decisions_key(self._prefix, device)
+                key = decisions_key(self.prefix, device)
                 pipeline.lpush(key, _encode(decision))
-                pipeline.ltrim(key, 0, self._most - 1)
+                pipeline.ltrim(key, 0, self.most - 1)
                 pipeline.expire(key, KEPT_SECONDS)
             await self._answer(pipeline.execute())
 
     async def read(self, device: DeviceKey) -> list[StoredDecision]:
         """The decisions about one device, the newest first."""
-        key = decisions_key(self._prefix, device)
-        return readable(await self._answer(self._redis.lrange(key, 0, -1)), _read_stored)
+        key = decisions_key(self.prefix, device)
+        return readable(await self._answer(self.redis.lrange(key, 0, -1)), _read_stored)
 
 
 def decisions_key(prefix: str, device: DeviceKey) -> str:
@@ -87,7 +87,7 @@ class TailStore(RedisStore):
 
     async def watch(self, wanted: TailFilter) -> None:
         """Register for five seconds, or renew that."""
-        now, key = await self._answer(shared_time(self._redis)), f"{self._prefix}watching"
+        now, key = await self._answer(shared_time(self.redis)), f"{self.prefix}watching"
         pipeline = self._pipeline()
         pipeline.zadd(key, {_encode(wanted): now + _WATCH_SECONDS})
         pipeline.zremrangebyscore(key, "-inf", now)
@@ -96,12 +96,12 @@ class TailStore(RedisStore):
 
     async def leave(self, wanted: TailFilter) -> None:
         """Remove a watcher and its stream."""
-        await self._answer(self._redis.zrem(f"{self._prefix}watching", _encode(wanted)))
-        await self._answer(self._redis.delete(self._stream(wanted.name)))
+        await self._answer(self.redis.zrem(f"{self.prefix}watching", _encode(wanted)))
+        await self._answer(self.redis.delete(self._stream(wanted.name)))
 
     async def watchers(self) -> list[TailFilter]:
-        now = await self._answer(shared_time(self._redis))
-        query = self._redis.zrangebyscore(f"{self._prefix}watching", now, "+inf")
+        now = await self._answer(shared_time(self.redis))
+        query = self.redis.zrangebyscore(f"{self.prefix}watching", now, "+inf")
         return readable(await self._answer(query), _read_filter)
 
     async def write(self, decisions: Mapping[str, Sequence[LiveDecision]]) -> None:
@@ -116,8 +116,8 @@ class TailStore(RedisStore):
 
     async def read(self, name: str, after: str, most: int = _MOST_KEPT) -> LiveDecisions:
         """The decisions for a watcher after a position. Waits up to 250 ms for the first one."""
-        async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
-            read = self._redis.xread({self._stream(name): after}, count=most, block=_BLOCK_MS)
+        async with asyncio.timeout(self.deadline + _BLOCK_MS / 1000):
+            read = self.redis.xread({self._stream(name): after}, count=most, block=_BLOCK_MS)
             streams: Any = await read
         # XREAD answers with a mapping under RESP3 and with pairs under RESP2.
         by_stream = streams.items() if isinstance(streams, dict) else streams or ()
@@ -137,4 +137,4 @@ class TailStore(RedisStore):
         return await self.read(wanted.name, begin, most=_PAGE)
 
     def _stream(self, name: str) -> str:
-        return f"{self._prefix}watched:{name}"
+        return f"{self.prefix}watched:{name}"

@@ -61,7 +61,7 @@ class FigureStore(RedisStore):
 
     def _key(self, place: CompanyDay) -> str:
         """The key of a day. The hash tag keeps a company's days in one slot of a cluster."""
-        return f"{self._prefix}figures:{{{place.company_id}}}:{place.day.isoformat()}"
+        return f"{self.prefix}figures:{{{place.company_id}}}:{place.day.isoformat()}"
 
 
 def reason_field(reason: Reason) -> str:
@@ -134,7 +134,7 @@ class RecentDetectionStore(RedisStore):
         return {int(beacon_id): count for beacon_id, count in found.items()}
 
     def _key(self, venue_id: int, minute: int) -> str:
-        return f"{self._prefix}recent:{venue_id}:{minute}"
+        return f"{self.prefix}recent:{venue_id}:{minute}"
 
 
 @dataclass(kw_only=True)

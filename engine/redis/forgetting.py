@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Select, delete, func, select
@@ -25,40 +26,33 @@ _TABLES = (*_TRACES, Presence)
 _BATCH_ROWS = 10_000  # rows of a transaction
 
 
+@dataclass(kw_only=True, eq=False)
 class DeviceEraser(RedisStore):
     """Counts or deletes a device's claims, decisions, the copy of its record, and its rows.
 
     `retention` reads Kafka's. Raises the errors of SQL and Redis.
     """
 
-    def __init__(
-        self,
-        *,
-        database: Database,
-        retention: Callable[[], Awaitable[TopicRetention]],
-        **options: Any,
-    ) -> None:
-        super().__init__(**options)
-        self._database = database
-        self._retention = retention
+    database: Database
+    retention: Callable[[], Awaitable[TopicRetention]]
 
     async def count(self, device: DeviceKey) -> HeldData:
         """The data that `erase` would delete, and how long Kafka keeps the messages."""
-        async with self._database.read() as session:
+        async with self.database.read() as session:
             rows = await _count_rows(session, device)
             keys = await self._in_redis(session, device, only_count=True)
-        return HeldData(keys, await self._retention(), *rows)
+        return HeldData(keys, await self.retention(), *rows)
 
     async def erase(self, device: DeviceKey) -> HeldData:
         """Delete the data, and report what there was.
 
         Safe to repeat: after an error some traces may be deleted already.
         """
-        kafka = await self._retention()
-        async with self._database.read() as session:
+        kafka = await self.retention()
+        async with self.database.read() as session:
             rows = await _count_rows(session, device)
         await self._erase_traces(device)
-        async with self._database.write.begin() as session:
+        async with self.database.write.begin() as session:
             found = await session.scalar(_of(device).with_for_update())
             if found is not None:
                 await session.delete(found)
@@ -71,14 +65,14 @@ class DeviceEraser(RedisStore):
 
     async def _erase_traces(self, device: DeviceKey) -> None:
         """Delete all but the newest few thousand of the traces, in short transactions."""
-        async with self._database.read() as session:
+        async with self.database.read() as session:
             number = await session.scalar(_of(device, Device.id))
         for table in _TRACES:
             of_device = table.device_id == number
             oldest = select(table.create_on).where(of_device).order_by(table.create_on)
             last = oldest.offset(_BATCH_ROWS - 1).limit(1)
             while True:
-                async with self._database.write.begin() as session:
+                async with self.database.write.begin() as session:
                     at = await session.scalar(last)
                     if at is None:
                         break
@@ -89,10 +83,10 @@ class DeviceEraser(RedisStore):
         # Claims outlive campaigns.
         query = select(Campaign.id).join(Venue).where(Venue.company_id == device.company_id)
         campaigns = await session.scalars(with_deleted(query))
-        claims = claims_key(self._prefix, device.udid)
+        claims = claims_key(self.prefix, device.udid)
         on_key, on_field = ("EXISTS", "HEXISTS") if only_count else ("UNLINK", "HDEL")
         pipeline = self._pipeline()
-        for key in (copy_key(self._prefix, device), decisions_key(self._prefix, device)):
+        for key in (copy_key(self.prefix, device), decisions_key(self.prefix, device)):
             pipeline.execute_command(on_key, key)
         for field in (places_field(device.company_id), *map(str, campaigns)):
             pipeline.execute_command(on_field, claims, field)

@@ -5,6 +5,7 @@ times come from the clock of Redis, so that the clocks of two hosts are never co
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,21 +27,19 @@ _EVICTS = (
 )
 
 
+@dataclass(kw_only=True, eq=False)
 class RedisInspection(RedisStore):
     """Checks memory and eviction policy of every node; logs when a danger begins."""
 
+    metrics: Metrics
     _dangers = frozenset[str]()
-
-    def __init__(self, *, metrics: Metrics, **options: Any) -> None:
-        super().__init__(**options)
-        self._metrics = metrics
 
     async def inspect(self) -> None:
         nodes = await self._answer(self._info())
         ratio = max(map(_ratio, nodes), default=0.0)
         evicts = any(node.get("maxmemory_policy", _NO_EVICTION) != _NO_EVICTION for node in nodes)
-        self._metrics.redis_memory.set(ratio)
-        self._metrics.redis_evicts.set(evicts)
+        self.metrics.redis_memory.set(ratio)
+        self.metrics.redis_evicts.set(evicts)
         dangers = {_FULL} if ratio >= _NEARLY_FULL else set()
         dangers |= {_EVICTS} if evicts else set()
         for danger in sorted(dangers - self._dangers):
@@ -48,12 +47,12 @@ class RedisInspection(RedisStore):
         self._dangers = frozenset(dangers)
 
     async def _info(self) -> list[Mapping[str, Any]]:
-        if isinstance(self._redis, RedisCluster):
+        if isinstance(self.redis, RedisCluster):
             target = RedisCluster.PRIMARIES
-            found: Any = await self._redis.info("memory", target_nodes=target)
+            found: Any = await self.redis.info("memory", target_nodes=target)
             # The answer of a single node is not wrapped; answers of several nodes are by name.
             return [found] if "used_memory" in found else list(found.values())
-        return [await self._redis.info("memory")]
+        return [await self.redis.info("memory")]
 
 
 def _ratio(node: Mapping[str, Any]) -> float:
@@ -74,7 +73,7 @@ class RoleStateStore(RedisStore):
         self, instance: str, role: str, *, behind: float | None, waits_for: Collection[str]
     ) -> None:
         """Replace the process's report on the role. The report gets the present time."""
-        now = await self._answer(shared_time(self._redis))
+        now = await self._answer(shared_time(self.redis))
         key, pipeline = self._key(now), self._pipeline()
         report = RoleReport(role, now, behind, tuple(waits_for))
         pipeline.hset(key, f"{role}:{instance}", _encode(report))
@@ -83,12 +82,12 @@ class RoleStateStore(RedisStore):
 
     async def read(self) -> list[RoleReport]:
         """The newest report of each process on each role, of today and yesterday (UTC)."""
-        now, found = await self._answer(shared_time(self._redis)), dict[bytes, bytes]()
+        now, found = await self._answer(shared_time(self.redis)), dict[bytes, bytes]()
         for at in (now - _DAY, now):
-            found |= await self._answer(self._redis.hgetall(self._key(at)))
+            found |= await self._answer(self.redis.hgetall(self._key(at)))
         reports = readable(found.values(), _decode)
         return [each._replace(age=max(0.0, now - each.age)) for each in reports]
 
     def _key(self, at: float) -> str:
         """The key of a day's reports: those of processes that ended are deleted with it."""
-        return f"{self._prefix}roles:{int(at // _DAY)}"
+        return f"{self.prefix}roles:{int(at // _DAY)}"

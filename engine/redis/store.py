@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,23 +16,23 @@ from catalog.redis_connection import RedisClient
 Value = TypeVar("Value")
 
 
+@dataclass(kw_only=True, eq=False)
 class RedisStore:
     """Data whose keys begin with `prefix`. Each call ends within `deadline` seconds.
 
     Its methods raise RedisError, OSError or TimeoutError.
     """
 
-    def __init__(self, *, redis: RedisClient, prefix: str, deadline: float) -> None:
-        self._redis = redis
-        self._prefix = prefix
-        self._deadline = deadline
+    redis: RedisClient
+    prefix: str
+    deadline: float
 
     def _pipeline(self) -> Any:
         """Commands that are sent together, and are no transaction."""
-        return self._redis.pipeline(transaction=False)
+        return self.redis.pipeline(transaction=False)
 
     async def _answer(self, call: Awaitable[Any]) -> Any:
-        async with asyncio.timeout(self._deadline):
+        async with asyncio.timeout(self.deadline):
             return await call
 
 

@@ -57,11 +57,11 @@ class VisitStore(RedisStore):
         self, partition: TopicPartition, topic_id: str | None, *, metrics: Metrics, **options: Any
     ) -> None:
         super().__init__(**options)
-        self._key = f"{self._prefix}visits:{{{partition.topic}:{partition.partition}}}"
+        self._key = f"{self.prefix}visits:{{{partition.topic}:{partition.partition}}}"
         self._errors = metrics.redis_errors
         self._topic_id = topic_id
         self._owner, self._held = token_hex(8).encode(), b""
-        self._script = self._redis.register_script(_WRITE)
+        self._script = self.redis.register_script(_WRITE)
 
     async def load(self, book: VisitBook) -> tuple[int, list[PendingEvent]]:
         """Take the partition's visits over, into `book`, which is empty.
@@ -116,7 +116,7 @@ class VisitStore(RedisStore):
             lambda: self._script(keys=[self._key], args=arguments),
             self._errors,
             _OPERATION,
-            deadline=self._deadline,
+            deadline=self.deadline,
         )
         if not written:
             raise VisitsTakenOverError(f"the visits of {self._key} have another owner")
@@ -124,15 +124,15 @@ class VisitStore(RedisStore):
 
     async def _take_over(self) -> dict[bytes, bytes]:
         """Become the owner, so that nobody else can write any more, then read all."""
-        redis: Any = self._redis
-        async with asyncio.timeout(self._deadline):
+        redis: Any = self.redis
+        async with asyncio.timeout(self.deadline):
             if not await redis.exists(self._key):
                 return {}
             await redis.hset(self._key, "owner", self._owner)
         self._held = self._owner
         fields, cursor = dict[bytes, bytes](), -1
         while cursor:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self.deadline):
                 cursor, found = await redis.hscan(self._key, max(0, cursor), count=1000)
             fields |= found
         return fields

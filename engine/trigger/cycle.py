@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.kafka.dead_letters import DeadLetterPublisher
@@ -49,6 +50,7 @@ _MOST_CYCLES = 2  # that run at once, for different devices
 _NO_CLAIMS: dict[int, float] = {}
 
 
+@dataclass(kw_only=True, eq=False)
 class Cycle:
     """Runs while detections wait. `cycle_bytes` bounds the messages of a cycle, and four times as
     many those that are not acknowledged. `clock` in epoch seconds.
@@ -56,34 +58,21 @@ class Cycle:
     With transactions each partition has a cycle with its own `letters`; else the process has one.
     """
 
-    def __init__(
-        self,
-        *,
-        index: PlaceIndex,
-        claims: Claims,
-        devices: DeviceLookup,
-        writer: MessageWriter,
-        letters: DeadLetterPublisher,
-        feed: DecisionFeed,
-        counter: DecisionCounter,
-        metrics: Metrics,
-        max_age: float,
-        cycle_bytes: int,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.letters = letters
-        self.step = StepTimer(metrics, ROLE)
+    index: PlaceIndex
+    claims: Claims
+    devices: DeviceLookup
+    writer: MessageWriter
+    letters: DeadLetterPublisher
+    feed: DecisionFeed
+    counter: DecisionCounter
+    metrics: Metrics
+    max_age: float
+    cycle_bytes: int
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self.step = StepTimer(self.metrics, ROLE)
         self.failure: BaseException | None = None
-        self._index = index
-        self._claims = claims
-        self._devices = devices
-        self._writer = writer
-        self._feed = feed
-        self._counter = counter
-        self._redis_errors = metrics.redis_errors
-        self._max_age = max_age
-        self._cycle_bytes = cycle_bytes
-        self._clock = clock
         self._queues: dict[int, deque[DecidedDetection]] = {}  # by company, in rotation
         self._partitions: set[TriggerPartition] = set()
         self._unacknowledged = 0
@@ -127,7 +116,7 @@ class Cycle:
 
     async def _run(self) -> None:
         while self._queues:
-            if self._unacknowledged >= 4 * self._cycle_bytes:
+            if self._unacknowledged >= 4 * self.cycle_bytes:
                 self._room.clear()
                 await self._room.wait()
                 continue
@@ -144,7 +133,7 @@ class Cycle:
     def _take(self) -> list[DecidedDetection]:
         """The next detections of the waiting companies, in rotation."""
         taken: list[DecidedDetection] = []
-        room, room_bytes, waiting = _MOST_CAMPAIGNS, self._cycle_bytes, len(self._queues)
+        room, room_bytes, waiting = _MOST_CAMPAIGNS, self.cycle_bytes, len(self._queues)
         share = max(_LEAST_SHARE, room // waiting)
         share_bytes = max(1, room_bytes // waiting)
         for company in list(self._queues):
@@ -186,8 +175,8 @@ class Cycle:
             with self.step("claim"):
                 await self._claim(claiming, requests)
         taken = [each for each in taken if not each.partition.is_abandoned]
-        self._counter.count_claimed(taken)
-        self._feed.note_claims(taken)
+        self.counter.count_claimed(taken)
+        self.feed.note_claims(taken)
         sending = [each for each in taken if each.decision.granted]
         if len(sending) < len(taken):
             _finish([each for each in taken if not each.decision.granted])
@@ -204,7 +193,7 @@ class Cycle:
 
         Returns the identities of these detections.
         """
-        version, known = self._index.cache.version, self._index.cache.known
+        version, known = self.index.cache.version, self.index.cache.known
         edited = [
             each
             for each in taken
@@ -212,7 +201,7 @@ class Cycle:
         ]
         if edited:
             keys = {key for each in edited if (key := each.key) is not None}
-            beacons = await self._index.resolve(keys, 0)
+            beacons = await self.index.resolve(keys, 0)
             for each in edited:
                 each.beacon = beacons.get(each.key)
         return {id(each) for each in edited}
@@ -230,7 +219,7 @@ class Cycle:
             and each.device.time_zone is None
         ]
         if asked:
-            zones = await self._devices.find_time_zones({each.device_key for each in asked})
+            zones = await self.devices.find_time_zones({each.device_key for each in asked})
             for each in asked:
                 each.time_zone = zones[each.device_key]
         return {id(each) for each in asked}
@@ -244,8 +233,8 @@ class Cycle:
         """
         claiming, requests = list[DecidedDetection](), list[DeviceRequests]()
         unread = set[str]()
-        now = self._clock()
-        oldest = now - self._max_age
+        now = self.clock()
+        oldest = now - self.max_age
         for each in taken:
             remembered, udid = each.partition.remembered, each.device.udid
             claims = remembered.by_device.get(udid, _NO_CLAIMS)
@@ -255,7 +244,7 @@ class Cycle:
                 or (changed and id(each) in changed)
             ):
                 remembered.forget_expired(now)
-                each.decision = decide_from_memory(each, remembered, now, self._max_age)
+                each.decision = decide_from_memory(each, remembered, now, self.max_age)
                 if not each.decision.granted:
                     continue
                 each.plan = plan_of(each.decision, each.beacon)
@@ -272,9 +261,9 @@ class Cycle:
         self, claiming: list[DecidedDetection], requests: list[DeviceRequests]
     ) -> None:
         """Take the claims of all grants in one call; waits while Redis does not answer."""
-        now = self._clock()
+        now = self.clock()
         answers = await retry(
-            lambda: self._claims.take(requests, now), self._redis_errors, "claims"
+            lambda: self.claims.take(requests, now), self.metrics.redis_errors, "claims"
         )
         for each, forbidden, request in zip(claiming, answers.forbidden_by, requests, strict=True):
             udid, remembered = request.udid, each.partition.remembered
@@ -290,13 +279,13 @@ class Cycle:
         """Find the records of devices; calls need none."""
         informed = [each for each in sending if each.plan.has_notifications]
         keys = [each.device_key for each in informed]
-        known = await self._devices.find(keys)
+        known = await self.devices.find(keys)
         for each, key in zip(informed, keys, strict=True):
             each.known = known[key]
 
     def _send(self, sending: list[DecidedDetection]) -> None:
         """Compose, and publish in a task of its own, so that the next cycle claims meanwhile."""
-        messages = self._writer.write(sending, self._clock())
+        messages = self.writer.write(sending, self.clock())
         self._unacknowledged += sum([each.plan.size for each in sending])
         left = Counter([each.partition for each in sending])
         for partition in left:
@@ -326,7 +315,7 @@ class Cycle:
                     await self._give_back(refused)
                     self._finish_messages(refused, left, "too_large")
         finally:
-            self._counter.count_sent(published, self._clock())
+            self.counter.count_sent(published, self.clock())
 
     async def _give_back(self, refused: Sequence[Message]) -> None:
         """Give back the claims of messages that were too large.
@@ -334,7 +323,7 @@ class Cycle:
         This process still remembers them for a while, so that a device that stays does not lead to
         a dead letter every second.
         """
-        now, updates = self._clock(), list[ClaimUpdate]()
+        now, updates = self.clock(), list[ClaimUpdate]()
         for message in refused:
             decided, campaign = message.decided, message.campaign
             caps, at = _caps_of(message), decided.detected_at
@@ -356,7 +345,7 @@ class Cycle:
                     place=place,
                 )
             )
-        await retry(lambda: self._claims.settle(updates), self._redis_errors, "claims")
+        await retry(lambda: self.claims.settle(updates), self.metrics.redis_errors, "claims")
 
     def _finish_messages(
         self, messages: Sequence[Message], left: "Counter[TriggerPartition]", outcome: str

@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -32,16 +33,16 @@ _DAYS_A_WRITE = 100
 _TALLY = attrgetter("tally")
 
 
+@dataclass(kw_only=True, eq=False)
 class DecisionCounter:
     """Counts for the metrics, and adds up by company, day, reason and campaign what `run` writes to
     `store`. `clock` in epoch seconds."""
 
-    def __init__(
-        self, *, metrics: Metrics, store: FigureStore, clock: Callable[[], float] = time.time
-    ) -> None:
-        self._metrics = metrics
-        self._store = store
-        self._clock = clock
+    metrics: Metrics
+    store: FigureStore
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
         self._tallies: Counter[DecisionTally] = Counter()
         self._granted: Counter[Decision] = Counter()
         # Of a large batch a part stands for all. What waits refers to the campaigns' content, so it
@@ -55,11 +56,11 @@ class DecisionCounter:
         tallies = Counter(map(_TALLY, decisions))
         detections, campaigns = _by_reason(tallies)
         for reason, count in detections.items():
-            self._metrics.detections.labels(reason).inc(count)
+            self.metrics.detections.labels(reason).inc(count)
         for reason, count in campaigns.items():
-            self._metrics.decisions.labels(reason).inc(count)
+            self.metrics.decisions.labels(reason).inc(count)
         throttled = sum(tally.throttled * n for tally, n in tallies.items())
-        self._metrics.claims.labels("held").inc(throttled - denied)
+        self.metrics.claims.labels("held").inc(throttled - denied)
         self._note_decided(decisions, tallies)
 
     def count_claimed(self, decided: Sequence[DecidedDetection]) -> None:
@@ -76,12 +77,12 @@ class DecisionCounter:
         _, campaigns = _by_reason(Counter([each.decision.tally for each in decided]))
         campaigns.pop(Reason.NOT_ENTERED, None)
         for reason, count in campaigns.items():
-            self._metrics.decisions.labels(reason).inc(count)
+            self.metrics.decisions.labels(reason).inc(count)
         self._note_granted([e.decision for e in decided if e.decision.granted])
 
     def count_sent(self, messages: Sequence[Message], now: float) -> None:
         """Count messages that were published, at `now` (epoch s)."""
-        metrics = self._metrics
+        metrics = self.metrics
         formats = Counter([each.campaign.format for each in messages])
         calls = formats.pop("connector", 0)
         metrics.connector_handovers.inc(calls)
@@ -106,11 +107,11 @@ class DecisionCounter:
         days, self._days = self._days, {}
         for part in map(dict, chunked(days.items(), _DAYS_A_WRITE)):
             try:
-                await self._store.add(part)
+                await self.store.add(part)
             except (RedisError, OSError, TimeoutError):
                 # (Calls that the pipelines wait for log the outage.)
-                self._metrics.redis_errors.inc()
-                self._metrics.figures_dropped.inc(sum(map(len, part.values())))
+                self.metrics.redis_errors.inc()
+                self.metrics.figures_dropped.inc(sum(map(len, part.values())))
 
     def _note_decided(self, decisions: Sequence[Decision], tallies: Counter[DecisionTally]) -> None:
         """Decisions about a batch's detections; their grants are noted by themselves."""
@@ -119,7 +120,7 @@ class DecisionCounter:
         for decision, count in Counter(decisions[random.randrange(part) :: part]).items():  # noqa: S311
             if decision not in self._decisions:
                 if self._campaigns >= _MOST_CAMPAIGNS:
-                    self._metrics.figures_dropped.inc()
+                    self.metrics.figures_dropped.inc()
                     continue
                 self._campaigns += len(decision.open) + sum(n for _, n in decision.closed)
             self._decisions[decision] += count * part
@@ -160,7 +161,7 @@ class DecisionCounter:
                 await asyncio.sleep(0)
 
     def _add(self, company_id: int, field: str, count: int) -> None:
-        day = CompanyDay(company_id, datetime.fromtimestamp(self._clock(), UTC).date())
+        day = CompanyDay(company_id, datetime.fromtimestamp(self.clock(), UTC).date())
         self._days.setdefault(day, Counter())[field] += count
 
 

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 
 from redis.exceptions import RedisError
@@ -69,6 +70,7 @@ class Watcher:
             self.left_out += 1
 
 
+@dataclass(kw_only=True, eq=False)
 class DecisionFeed:
     """Shows decisions while `run` runs; those of devices unless `store` is None.
 
@@ -76,18 +78,13 @@ class DecisionFeed:
     seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        tail: TailStore,
-        store: DecisionStore | None,
-        metrics: Metrics,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._tail = tail
-        self._store = store
-        self._errors = metrics.redis_errors
-        self._clock = clock
+    tail: TailStore
+    store: DecisionStore | None
+    metrics: Metrics
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        self._errors = self.metrics.redis_errors
         self._watchers: dict[TailFilter, Watcher] = {}
         self._everywhere: list[Watcher] = []
         self._by_company: dict[int, list[Watcher]] = {}
@@ -111,7 +108,7 @@ class DecisionFeed:
 
     def note_refused(self, refused: Sequence[DecidedDetection]) -> None:
         """Receive detections that fire nothing."""
-        now, room = self._clock(), self._room()
+        now, room = self.clock(), self._room()
         self._sampled += min(room, len(refused))
         for each in refused if self._watchers else refused[:room]:
             self._note(each, now, room > 0)
@@ -119,9 +116,9 @@ class DecisionFeed:
 
     def note_claims(self, decided: Sequence[DecidedDetection]) -> None:
         """Receive detections whose claims Redis has decided."""
-        samples = self._store is not None
+        samples = self.store is not None
         if self._watchers or (samples and len(self._notes) < _MOST_NOTES):
-            now = self._clock()
+            now = self.clock()
             for each in decided:
                 self._note(each, now, samples)
 
@@ -135,7 +132,7 @@ class DecisionFeed:
                     next_poll = clock() + _POLL_SECONDS
                 try:
                     if is_due:
-                        self._serve(await self._tail.watchers())
+                        self._serve(await self.tail.watchers())
                     await self._write_watched()
                 except (RedisError, OSError, TimeoutError):
                     # Calls that the pipeline waits for log the outage.
@@ -149,10 +146,10 @@ class DecisionFeed:
 
     def _room(self) -> int:
         """Of how many detections that fire nothing devices' decisions are collected now."""
-        now = self._clock()
+        now = self.clock()
         if not 0 <= now - self._sampled_at < _SAMPLE_SECONDS:
             self._sampled_at, self._sampled = now, 0
-        return 0 if self._store is None else _MOST_SAMPLED - self._sampled
+        return 0 if self.store is None else _MOST_SAMPLED - self._sampled
 
     def _note(self, decided: DecidedDetection, now: float, samples: bool) -> None:
         for watcher in self._group_of(decided.decision.company_id):
@@ -186,9 +183,9 @@ class DecisionFeed:
 
     async def _write_notes(self) -> None:
         notes, self._notes = self._notes, []
-        if notes and self._store is not None:
+        if notes and self.store is not None:
             try:
-                await self._store.keep(notes)
+                await self.store.keep(notes)
             except (RedisError, OSError, TimeoutError):
                 self._errors.inc()  # the decisions are dropped
 
@@ -215,7 +212,7 @@ class DecisionFeed:
             to_write = {each.wanted.name: each.gathered for each in busy}
             for watcher in busy:
                 watcher.gathered = []
-            await self._tail.write(to_write)
+            await self.tail.write(to_write)
 
 
 def _fits(decided: DecidedDetection, wanted: TailFilter) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -43,10 +44,10 @@ from catalog.index.entries import (
     rules_field,
     tag_field,
 )
-from catalog.redis_connection import RedisClient
 from engine.kafka.detections import BeaconKey, GeofenceKey, PlaceKey
 from engine.process.failures import Backoff, redis_may_recover, retry
 from engine.process.metrics import Metrics
+from engine.redis.store import RedisStore
 from engine.trigger.place_cache import IndexedPlace, PlaceCache, assemble
 from rules.geofences import GeofenceGrid
 from rules.model import CampaignSnapshot, CompanyRules, Place
@@ -58,7 +59,6 @@ _MOST_CHANGES = 1000
 _MOST_REFRESHED = 500
 _CHANGES = "changes of the index"
 
-Rebuild = Callable[[], Awaitable[None]]
 MessageId = tuple[int, int]
 
 
@@ -74,29 +74,22 @@ Places = Mapping[PlaceKey | None, IndexedPlace | None]
 Loaded = dict[Any, Any]  # by key, or by field where it is data of a company
 
 
-class PlaceIndex:
+@dataclass(kw_only=True, eq=False)
+class PlaceIndex(RedisStore):
     """Resolves keys of places. `built` is cleared when a marker is missing; IndexWatch sets it."""
 
-    def __init__(
-        self,
-        *,
-        redis: RedisClient,
-        prefix: str,
-        cache: PlaceCache,
-        deadline: float,
-        metrics: Metrics,
-    ) -> None:
+    cache: PlaceCache
+    metrics: Metrics
+
+    def __post_init__(self) -> None:
         self.built = asyncio.Event()
-        self.cache = cache
         self._loads: dict[Any, asyncio.Task[Any]] = {}
-        self._redis = redis
-        self._keys = IndexKeys(prefix)
-        self._deadline = deadline
-        self._errors = metrics.redis_errors
-        self._process_hit = metrics.index_lookups.labels("process", "hit")
-        self._process_miss = metrics.index_lookups.labels("process", "miss")
-        self._redis_hit = metrics.index_lookups.labels("redis", "hit")
-        self._redis_miss = metrics.index_lookups.labels("redis", "unknown")
+        self._keys = IndexKeys(self.prefix)
+        lookups = self.metrics.index_lookups
+        self._process_hit = lookups.labels("process", "hit")
+        self._process_miss = lookups.labels("process", "miss")
+        self._redis_hit = lookups.labels("redis", "hit")
+        self._redis_miss = lookups.labels("redis", "unknown")
 
     async def resolve(self, keys: Collection[PlaceKey], lookups: int) -> Places:
         """Places for `keys`, None for unknown ones; without I/O if all are cached.
@@ -153,7 +146,9 @@ class PlaceIndex:
             await self.built.wait()
             version = self.cache.version
             try:
-                loaded = await retry(partial(self._load, keys), self._errors, "reading the index")
+                loaded = await retry(
+                    partial(self._load, keys), self.metrics.redis_errors, "reading the index"
+                )
             except IndexNotBuiltError:
                 self.built.clear()
                 continue
@@ -164,7 +159,7 @@ class PlaceIndex:
             return loaded
 
     async def _load(self, keys: list[Any]) -> Loaded:
-        async with asyncio.timeout(self._deadline):
+        async with asyncio.timeout(self.deadline):
             fields = {key: key if isinstance(key, str) else _field_of(key) for key in keys}
             values = await self._read(list(fields.values()))
             found = {key: value for key, field in fields.items() if (value := values[field])}
@@ -211,7 +206,7 @@ class PlaceIndex:
         by_bucket: dict[int, list[str]] = {}
         for field in fields:
             by_bucket.setdefault(bucket(field), []).append(field)
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for number, names in by_bucket.items():
             pipeline.hmget(self._keys.bucket(number), [MARKER_FIELD, *names])
         values: dict[str, bytes | None] = {}
@@ -239,7 +234,8 @@ def _field_of(key: PlaceKey) -> str:
     return geofence_field(*key) if isinstance(key, GeofenceKey) else tag_field(*key)
 
 
-class IndexWatch:
+@dataclass(kw_only=True, eq=False)
+class IndexWatch(RedisStore):
     """A background task; each process has one.
 
     `rebuild` fills the index from SQL when a marker is missing or names another catalog. It takes a
@@ -247,24 +243,14 @@ class IndexWatch:
     and the watch calls it again.
     """
 
-    def __init__(
-        self,
-        *,
-        redis: RedisClient,
-        prefix: str,
-        index: PlaceIndex,
-        rebuild: Rebuild,
-        max_age: float,
-        deadline: float,
-        metrics: Metrics,
-    ) -> None:
-        self._redis = redis
-        self._keys = IndexKeys(prefix)
-        self._index = index
-        self._rebuild = rebuild
-        self._max_age = max_age
-        self._deadline = deadline
-        self._errors = metrics.redis_errors
+    index: PlaceIndex
+    rebuild: Callable[[], Awaitable[None]]
+    max_age: float
+    metrics: Metrics
+
+    def __post_init__(self) -> None:
+        self._keys = IndexKeys(self.prefix)
+        self._errors = self.metrics.redis_errors
         self._to_refresh: Iterator[Any] = iter(())
         self._due = 0.0
 
@@ -272,18 +258,18 @@ class IndexWatch:
         """Watch until cancelled. Raises errors that neither time nor a rebuild mends."""
         backoff = Backoff()
         warned = False
-        await self._rebuild()
+        await self.rebuild()
         while True:
             try:
                 if await self._newest_change() is not None:
                     backoff.reset()
                     warned = False
                     await self._follow()
-                self._index.built.clear()
+                self.index.built.clear()
                 if not warned:
                     log.warning("the index is missing from Redis, rebuilding it from SQL")
                 warned = True
-                await self._rebuild()
+                await self.rebuild()
             except Exception as error:  # temporary errors are retried, others stop the process
                 if not redis_may_recover(error):
                     raise
@@ -296,14 +282,14 @@ class IndexWatch:
         The cache is dropped first, so that earlier changes need not be read.
         """
         position = await self._newest_change() or (0, 0)
-        self._index.cache.drop_all()
+        self.index.cache.drop_all()
         clock = asyncio.get_running_loop().time
         refreshed_at = clock()
         while (newest := await self._newest_change()) is not None:
-            self._index.built.set()
+            self.index.built.set()
             self._errors.answered(_CHANGES)
             if newest < position:  # the stream is an older copy, and may have lost changes
-                self._index.cache.drop_all()
+                self.index.cache.drop_all()
                 position = newest
             position = await self._apply_changes(position)
             await self._refresh(clock() - refreshed_at)
@@ -314,8 +300,8 @@ class IndexWatch:
 
         So no place is older than that, whatever message was lost, and no detection waits for it.
         """
-        cache = self._index.cache
-        self._due += len(cache.known) * seconds / self._max_age
+        cache = self.index.cache
+        self._due += len(cache.known) * seconds / self.max_age
         share = min(int(self._due), _MOST_REFRESHED)
         self._due = min(self._due - share, _MOST_REFRESHED)
         keys = list(islice(self._to_refresh, share))
@@ -323,24 +309,23 @@ class IndexWatch:
             self._to_refresh = iter(list(cache.known))
         if keys:
             with suppress(IndexNotBuiltError):  # the next look at the markers finds it
-                await self._index.refresh(keys)
+                await self.index.refresh(keys)
 
     async def _newest_change(self) -> MessageId | None:
         """The newest message of the stream of changes; None if a bucket is not built."""
-        pipeline: Any = self._redis.pipeline(transaction=False)
+        pipeline = self._pipeline()
         for number in range(BUCKETS):
             pipeline.hget(self._keys.bucket(number), MARKER_FIELD)
         pipeline.xrevrange(self._keys.changes, count=1)
-        async with asyncio.timeout(self._deadline):
-            *markers, last = await pipeline.execute()
+        *markers, last = await self._answer(pipeline.execute())
         if None in markers:
             return None
         return _parse_id(last[0][0]) if last else (0, 0)
 
     async def _apply_changes(self, position: MessageId) -> MessageId:
         after = "{}-{}".format(*position)
-        async with asyncio.timeout(self._deadline + _BLOCK_MS / 1000):
-            streams: Any = await self._redis.xread(
+        async with asyncio.timeout(self.deadline + _BLOCK_MS / 1000):
+            streams: Any = await self.redis.xread(
                 {self._keys.changes: after}, count=_MOST_CHANGES, block=_BLOCK_MS
             )
         for _, messages in _by_stream(streams):
@@ -358,9 +343,9 @@ class IndexWatch:
             else:
                 changed.update(msgspec.json.decode(keys, type=list[str]))
         if drop_all:
-            self._index.cache.drop_all()
+            self.index.cache.drop_all()
         else:
-            self._index.cache.drop(changed)
+            self.index.cache.drop(changed)
 
 
 def _parse_id(message: bytes) -> MessageId:

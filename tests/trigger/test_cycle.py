@@ -28,7 +28,7 @@ class Pair:
     @property
     def claims(self) -> Any:
         """Those of the cycle, for a test to replace `take`."""
-        return self.trigger.role.cycle._claims
+        return self.trigger.role.cycle.claims
 
     def offer(self, *udids: str, seconds: float = 0) -> None:
         """A detection of each device: of the first on the first partition, and so on."""

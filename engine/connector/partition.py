@@ -173,25 +173,23 @@ class CallPartition(QueueWorker):
             self._next_ranges = time.monotonic() + _RANGES_SECONDS
 
     async def _receive(self, records: Records) -> None:
-        """Start every call of a batch. Raises permanent errors."""
+        """Start every call of a batch that did not finish before. Raises permanent errors."""
+        self._role.metrics.batch_size.observe(len(records))
+        end = records[-1].offset + 1
+        records = [each for each in records if not self._offsets.was_finished(each.offset)]
         with self._step("decode"):
             decode = partial(decode_call, topic=self._role.topics.notifications)
             calls, letters = decode_records(records, decode, self._role.limit)
         with self._step("devices"):
             known = await self._role.devices.find([call.device_key for call in calls])
-        self._offsets.begin_all([record.offset for record in records])
+        self._offsets.begin_all([record.offset for record in records], end)
         self.pending += len(records)
-        repeated = {r.offset for r in records if self._offsets.was_finished(r.offset)}
-        self._offsets.finish_all(repeated)
         for letter in letters:
-            if letter.record.offset not in repeated:
-                self._add_result(letter)
+            self._add_result(letter)
         for call in calls:
-            if call.record.offset not in repeated:
-                call.known = known[call.device_key]
-                self._start(call)
-        self._note_finished(len(repeated))
-        self._role.metrics.batch_size.observe(len(records))
+            call.known = known[call.device_key]
+            self._start(call)
+        self._note_finished(0)
 
     def _start(self, pending: PendingCall) -> None:
         """Schedule one call; its result completes the record."""

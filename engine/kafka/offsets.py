@@ -28,20 +28,18 @@ class OffsetTracker:
     """
 
     def __init__(self, begin: int) -> None:
-        self.end = begin  # the offset after the last one that was added
+        self.end = begin  # the offset after the last record that was read
         self._open: set[int] = set()
         # In order. (The first key of a dict is found by passing all that were deleted before it.)
         self._begun: deque[int] = deque()
 
-    def begin_all(self, offsets: Sequence[int]) -> None:
-        """Add offsets that were read. Offsets ascend, not always without gaps."""
-        if not offsets:
-            return
-        if offsets[0] < self.end:
+    def begin_all(self, offsets: Sequence[int], end: int) -> None:
+        """Add those of the offsets up to `end` that are unfinished, in order."""
+        if offsets and offsets[0] < self.end:
             raise ValueError(f"offset {offsets[0]} comes after {self.end - 1}")
         self._open.update(offsets)
         self._begun.extend(offsets)
-        self.end = offsets[-1] + 1
+        self.end = end
 
     def finish_all(self, offsets: Iterable[int]) -> None:
         """Note offsets as finished, in any order. Raises KeyError for one that is not open."""
@@ -65,7 +63,7 @@ class OffsetTracker:
     def after(self, finishing: Collection[int]) -> tuple[int, list[range]]:
         """The value of `done` once these are finished too, and the finished offsets after it.
 
-        (Offsets that were never added, between others that were, count as finished.)
+        (Offsets that were never added count as finished.)
         """
         left = [o for o in self._begun if o in self._open and o not in finishing]
         left.append(self.end)

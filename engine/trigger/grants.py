@@ -52,7 +52,6 @@ class Plan(msgspec.Struct, frozen=True):
     """
 
     decision: Decision
-    rules: CompanyRules
     requests: tuple[tuple[int, "hashlib._Hash", int, int, bool, tuple[int, ...]], ...]
     held_by: frozenset[int]
     claims: tuple[int, ...]
@@ -89,7 +88,6 @@ def _compile(decision: Decision, rules: CompanyRules) -> Plan:
         held_by.add(claim_key(campaign))
     return Plan(
         decision,
-        rules,
         tuple(requests),
         frozenset(held_by),
         tuple(key for request in requests for key in request[-1]),

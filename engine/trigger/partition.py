@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable, Set
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -247,7 +247,7 @@ class TriggerPartition:
         if len(unfinished) < len(opened):
             parts = Counter(record.offset for record in opened)
             self._parts |= {offset: count for offset, count in parts.items() if count > 1}
-        self._open(records, unfinished.keys())
+        self._offsets.begin_all(sorted(unfinished), records[-1].offset + 1)
         # (The records of a queue count as equally large.)
         size = self._queued_bytes * len(records) // self._queued
         self._queued -= len(records)
@@ -267,12 +267,6 @@ class TriggerPartition:
         if self.visits.messages:
             self._publish("presence", self._run_presence)
         self.on_progress()
-
-    def _open(self, records: Records, unfinished: Set[int]) -> None:
-        """Note which of the records are not finished; the others are."""
-        edges = {records[0].offset, records[-1].offset}
-        self._offsets.begin_all(sorted(edges | unfinished))
-        self._offsets.finish_all(edges - unfinished)
 
     def _publish(self, what: str, run: Callable[[], Coroutine[None, None, None]]) -> None:
         if what not in self._publishing:

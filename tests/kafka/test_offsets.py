@@ -26,7 +26,7 @@ def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
         open_ = [offset for offset in started if offset not in finished]
         if upcoming and (not open_ or data.draw(st.booleans())):
             started.append(upcoming.pop(0))
-            offsets.begin_all(started[-1:])
+            offsets.begin_all(started[-1:], started[-1] + 1)
         else:
             done = data.draw(st.sampled_from(open_))
             finished.add(done)
@@ -37,9 +37,9 @@ def test_the_done_offset_has_no_gap(data: st.DataObject) -> None:
 
 def test_one_slow_record_does_not_keep_what_finished_behind_it() -> None:
     offsets = OffsetTracker(0)
-    offsets.begin_all([0])
+    offsets.begin_all([0], 1)
     for number in range(1, 100_000):
-        offsets.begin_all([number])
+        offsets.begin_all([number], number + 1)
         offsets.finish_all([number])
     assert (offsets.done, offsets.unfinished) == (0, 1)
     assert len(offsets._begun) < 2000
@@ -60,7 +60,7 @@ def test_the_predicted_ranges_are_right(records: list[tuple[int, str]]) -> None:
     for gap, state in records:
         offset += gap
         started.append(offset)
-        offsets.begin_all([offset])
+        offsets.begin_all([offset], offset + 1)
         if state == "finished":
             offsets.finish_all([offset])
         elif state == "finishing":
@@ -93,7 +93,7 @@ def test_finished_offsets_are_known_to_the_next_owner(finished: set[int], base: 
     offsets = FinishedOffsets(Position(base, None, write_ranges(ranges)))
     known = [n for n in range(base - 1, base + 3002) if offsets.was_finished(n)]
     assert known == numbers
-    offsets.begin_all([base + 1499])
+    offsets.begin_all([base + 1499], base + 1500)
     finished_ranges = offsets.position().finished_ranges
     left = [number for each in read_ranges(finished_ranges) for number in each]
     assert left == [number for number in numbers if number >= base + 1500]

@@ -409,15 +409,10 @@ def _note_denied(each: DecidedDetection, forbidden: list[Answer], now: float) ->
 
 
 def _finish(finished: list[DecidedDetection]) -> "dict[TriggerPartition, int]":
-    """Finish the records of detections in their partitions. Returns how many each has had."""
+    """Finish detections in their partitions. Returns how many each has had."""
     by_partition: dict[TriggerPartition, list[DecidedDetection]] = {}
     for each in finished:
         by_partition.setdefault(each.partition, []).append(each)
-    counts = {partition: len(listed) for partition, listed in by_partition.items()}
     for partition, listed in by_partition.items():
-        events = [event for each in listed if (event := each.event) is not None]
-        if events:
-            partition.finish_moments(events)
-            listed = [each for each in listed if each.event is None]
-        partition.finish_records([each.record for each in listed])
-    return counts
+        partition.finish_detections(listed)
+    return {partition: len(listed) for partition, listed in by_partition.items()}

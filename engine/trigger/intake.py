@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _OFFSET = attrgetter("record.offset")
 
 
-class TakenIn(NamedTuple):
+class IntakeResult(NamedTuple):
     """What is left of records: detections that may fire, and those that cannot be decoded.
 
     `moments` are those of visits that may fire; no record waits for them.
@@ -65,7 +65,7 @@ class Intake:
     max_age: float
     clock: Callable[[], float] = time.time
 
-    async def take_in(self, records: Records, partition: "TriggerPartition") -> TakenIn:
+    async def take_in(self, records: Records, partition: "TriggerPartition") -> IntakeResult:
         """Decide records of one partition, in order.
 
         Raises TooManyDeadLettersError and VisitsTakenOverError.
@@ -92,7 +92,7 @@ class Intake:
             left = self.metrics.records_skipped.labels("trigger", "geofence_exit")
             left.inc(len(located.left))
         self.metrics.batch_size.observe(len(records))
-        return TakenIn(decided, batch.dead_letters, moments)
+        return IntakeResult(decided, batch.dead_letters, moments)
 
     async def _decode(
         self, records: Records, partition: "TriggerPartition", version: int

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -20,7 +20,6 @@ from engine.trigger.cycle import Cycle
 from engine.trigger.grants import DecidedDetection
 from engine.trigger.intake import Intake
 from engine.trigger.visits import PartitionVisits, VisitTracking
-from rules.visits import VisitEvent
 
 _TAKEN_AT_ONCE = 250  # records at most; then other tasks have their turn
 _LETTERS_AT_ONCE = 16  # so that they delay no other company
@@ -186,8 +185,17 @@ class TriggerPartition:
         self.visits.close()
         self._hold(-self._bytes)
 
+    def finish_detections(self, detections: Sequence[DecidedDetection]) -> None:
+        """What these detections and moments of visits fired is acknowledged."""
+        if not self.is_abandoned:
+            for each in detections:
+                if each.event is not None:
+                    self.visits.finish(each.event)
+                    self._moved.set()
+        self.finish_records([each.record for each in detections if each.event is None])
+
     def finish_records(self, records: Records) -> None:
-        """A detection of each of these records is finished: its messages are acknowledged."""
+        """A detection of each of these records is finished, or its dead letter is published."""
         if self.is_abandoned:
             return
         finished = list(filter(self._is_finished, records)) if self._parts else records
@@ -196,14 +204,6 @@ class TriggerPartition:
         if self._queue or self._closing:  # which may wait for it
             self._moved.set()
         self.on_progress()
-
-    def finish_moments(self, events: Iterable[VisitEvent]) -> None:
-        """What these moments of visits fired is acknowledged."""
-        if not self.is_abandoned:
-            for event in events:
-                self.visits.finish(event)
-            self._moved.set()
-            self.on_progress()
 
     def _is_finished(self, record: ConsumerRecord[bytes, bytes]) -> bool:
         """Whether this was the record's last detection."""

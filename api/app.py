@@ -130,10 +130,6 @@ def _fault(fault: Any) -> str:
 
 async def _answer(request: Request, error: Exception) -> Response:
     refusal, state = _refusal(error), request.app.state
-    if refusal.status == HTTPStatus.METHOD_NOT_ALLOWED:  # the router names those of one route
-        path = getattr(request.scope.get("route"), "path", "")
-        if methods := request.app.openapi()["paths"].get(path):
-            refusal.headers = {"allow": ", ".join(methods).upper()}
     if request.url.path.startswith("/console") and hasattr(state, "refused"):
         return cast(Response, state.refused(request, refusal))
     return refusal.answer(request.scope)

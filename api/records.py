@@ -8,13 +8,12 @@ by its id. All must belong to the company, and other places than beacons to the 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cached_property, partial
 from typing import Annotated, Any, Generic
 
 from fastapi import APIRouter, Depends
 from pydantic import AfterValidator, Field, create_model
-from sqlalchemy import or_, select, tuple_, update
+from sqlalchemy import or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
@@ -168,10 +167,8 @@ class Records(Generic[M]):
                 records = await self._of_list(session, scope, numbers)
             elif numbers:
                 records = [await find(session, self.query(scope), scope.number, lock=True)]
-            exchanged: Sequence[int] = ()
             if in_list and self.unique:
                 await self._refuse_taken(session, scope, given, numbers)
-                exchanged = self._exchanged(records, given)
             for at, values in enumerate(given):
                 try:
                     columns = await self.columns(session, scope, values, records[at])
@@ -183,26 +180,7 @@ class Records(Generic[M]):
                     records[at] = self.model(**owner, **self.constants)
                     session.add(records[at])
                 assign(records[at], columns)
-            await self._exchange(session, exchanged, scope.caller.services.clock())
             return await self._written(session, scope, records, added=not numbers)
-
-    def _exchanged(self, records: Sequence[Any], given: Sequence[Values]) -> list[int]:
-        """The ids of records of a list whose unique values other records of it get."""
-        held = {tuple(getattr(one, n) for n in self.unique): one for one in records if one}
-        keys = [tuple(values[name] for name in self.unique) for values in given]
-        pairs = zip(records, keys, strict=True)
-        return [held[key].id for record, key in pairs if held.get(key, record) is not record]
-
-    async def _exchange(self, session: AsyncSession, numbers: Sequence[int], now: datetime) -> None:
-        """Write records that exchange what is unique: a deleted record does not hold it."""
-        if not numbers:
-            return
-        model: Any = self.model
-        hidden = update(model).where(model.id.in_(numbers))
-        connection = await session.connection()  # past the session, which would note a deletion
-        await connection.execute(hidden.values(deleted_at=now))
-        await session.flush()
-        await connection.execute(hidden.values(deleted_at=None))
 
     async def _of_list(
         self, session: AsyncSession, scope: Scope, numbers: Sequence[int]
@@ -232,6 +210,7 @@ class Records(Generic[M]):
 
     def _taken(self, fields: Mapping[str, str] | None = None) -> ApiError:
         what = "triple " * (len(self.unique) > 1) + ", ".join(self.unique)
+        what = what or "triple or value of a record in it"
         return ApiError(409, f"the {what} is taken", fields=fields or {})
 
     async def delete(self, scope: Scope) -> DoneAnswer:
@@ -265,7 +244,7 @@ class Records(Generic[M]):
         try:
             await session.flush()
         except IntegrityError:
-            if not self.unique:
+            if not (self.unique or self.model is Venue):  # a venue is restored with its records
                 raise
             raise self._taken() from None
         model: Any = self.model

@@ -119,6 +119,12 @@ async def test_a_venue_comes_back_with_what_was_deleted_with_it(
     await agrees(api)
     restore = f"{next(iter(made))}/{next(iter(made.values()))['id']}/restore"
     assert (await api.call("POST", restore, owner)).status_code == 404
+    other = f"/region/{(await api.made('/region', owner, bodies.venue()))['id']}"
+    for kind in ("beacon", "nfc"):
+        taken = await api.made(f"{other}/{kind}", owner, records[f"{place}/{kind}"])
+        refused = await api.call("POST", f"{place}/restore", owner)
+        assert (refused.status_code, refused.json()["message"][-8:]) == (409, "is taken")
+        await api.call("DELETE", f"{other}/{kind}/{taken['id']}", owner)
     assert (await api.call("POST", f"{place}/restore", owner)).json() == before
     for path, record in made.items():
         assert await api.read(f"{path}/{record['id']}", owner) == record

@@ -67,7 +67,7 @@ async def test_paths(
 ):
     answer = await api.call(method, path, owner)
     assert sorted(error_body(answer, status).get("fields", {})) == sorted(fields)
-    assert answer.headers.get("allow") == ("GET, POST" if status == 405 else None)
+    assert ("allow" in answer.headers) == (status == 405)
 
 
 async def test_answers_carry_ids_and_headers(api: Harness, owner: Headers):

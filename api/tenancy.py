@@ -18,6 +18,7 @@ from api.bodies import Listing
 from api.permissions import Caller, Services
 from catalog.database import Database
 from catalog.errors import LimitError
+from catalog.inputs import INT64
 from catalog.models import Base, Venue
 
 PAGE = 500
@@ -102,19 +103,18 @@ def _chosen(query: Query[M], answer: type[Answer], listing: Listing) -> tuple[Qu
 async def _pages(
     database: Database, query: Query[Any], key: Any, listing: Listing, page: int
 ) -> AsyncIterator[Sequence[Any]]:
-    left, after, offset = listing.limit, 0, listing.offset
+    left, after, offset = listing.limit or INT64, 0, listing.offset
     if listing.sort != "id":
-        left = page = min(left or page, page)
-    while left != 0:
-        size = page if left is None else min(page, left)
+        left = min(left, page)
+    while left > 0:
+        size = min(page, left)
         async with database.read() as session:
             chosen = query.where(key > after).offset(offset).limit(size)
             found = (await session.scalars(chosen)).all()
         yield found
         if len(found) < page:
             return
-        after, offset = found[-1].id, 0
-        left = None if left is None else left - len(found)
+        after, offset, left = found[-1].id, 0, left - size
 
 
 async def json_array(

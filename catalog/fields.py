@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 # The zones of the package tzdata are the same on every host. A host's own directory may hold more
@@ -28,8 +28,6 @@ class Fields(BaseModel):
     An attribute has the name of its column. Its alias is the name in requests, if that differs;
     further names follow in an AliasChoices. A field with a default may be absent.
     """
-
-    model_config = ConfigDict(extra="ignore")
 
 
 @functools.cache

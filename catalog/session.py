@@ -32,14 +32,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVarTuple
 
 from sqlalchemy import CompoundSelect, Select, delete, event, insert, inspect, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import (
     AttributeState,
-    LoaderCallableStatus,
     ORMExecuteState,
     UOWTransaction,
     with_loader_criteria,
@@ -273,7 +272,9 @@ def _entry_of(author: Author, action: str, item: Any) -> dict[str, Any] | None:
         return None
     kind = item.kind if isinstance(item, ScanTag) else item.__tablename__
     state: Any = inspect(item)
-    fields = [f for f in state.attrs if f.key not in _LEFT_OUT and _is_loaded(item, f)]
+    # Columns, and links whose records are loaded.
+    names = [*state.mapper.column_attrs.keys(), *sorted(_LINKS & state.dict.keys())]
+    fields = [state.attrs[name] for name in names if name not in _LEFT_OUT]
     if isinstance(item, SoftDeletable) and has_changed(item, "deleted_at"):
         action = "restore" if item.deleted_at is None else "delete"
         fields = fields if action == "delete" else []
@@ -298,32 +299,18 @@ def _entry_of(author: Author, action: str, item: Any) -> dict[str, Any] | None:
     }
 
 
-def _is_loaded(item: object, field: AttributeState) -> bool:
-    """Whether the field is a column, or a link whose records are loaded."""
-    if field.key in _LINKS:
-        return field.key in inspect(item).dict
-    return field.key in inspect(type(item)).column_attrs
-
-
 def _value(field: AttributeState, *, before: bool) -> Any:
+    """The value before or after the change, in a form that JSON can hold, shortened."""
     if field.key in _SECRETS:
         return _HIDDEN
     history = field.history
+    changed = history.deleted if before else history.added
+    values = [*(changed or ()), *(history.unchanged or ())]
     if field.key in _LINKS:
-        side = history.deleted if before else history.added
-        records = [*(history.unchanged or ()), *(side or ())]
-        return sorted(record.id for record in records)[:_MOST_LINKS]
-    if before and history.deleted:
-        return _plain(history.deleted[0])
-    value = field.loaded_value
-    return None if value is LoaderCallableStatus.NO_VALUE else _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    """The value in a form that JSON can hold, shortened."""
-    if value is None or isinstance(value, bool | int | float | list | dict):
-        return value
-    if isinstance(value, datetime | date):
+        return sorted(record.id for record in values)[:_MOST_LINKS]
+    value = values[0] if values else None
+    if isinstance(value, datetime):
         return value.isoformat()
-    text = value if isinstance(value, str) else str(value)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…"
+    if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
+        return f"{value[: _MOST_CHARACTERS - 1]}…"
+    return value

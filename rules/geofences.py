@@ -61,10 +61,6 @@ class GeofenceGrid:
         for circle in self.circles.values():
             self._add(circle)
 
-    def __len__(self) -> int:
-        """How many circles it has."""
-        return len(self.circles)
-
     def containing(self, latitude: float, longitude: float) -> list[Circle]:
         """The circles within whose radius the position is, by id."""
         found: list[Circle] = []

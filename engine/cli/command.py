@@ -23,8 +23,8 @@ T = TypeVar("T")
 Work = Callable[P, Coroutine[Any, Any, None]]
 # The file of settings that the command line names.
 ENV_FILE: ContextVar[Path | None] = ContextVar("env_file", default=None)
-# Each command's module, which is imported when it is called, and its line in the list of all: the
-# whole help of a group of commands.
+# The module of each command, imported when the command is called, and its line in the list of
+# commands, which is also the help of a group.
 COMMANDS = {
     "run": ("run", "Run one role, or all, until SIGTERM or SIGINT; then drain and exit with 0."),
     "api": ("run", "Serve the management interface until SIGTERM or SIGINT."),

@@ -103,9 +103,9 @@ class ChildProcess:
                 pipe.write(b"\n")
                 pipe.close()
 
-    def log_tail(self, lines: int = 10) -> str:
+    def log_tail(self) -> str:
         """The last lines of its output, for an error message."""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
 
 
 def free_port() -> int:

@@ -293,7 +293,7 @@ def _size_of(key: CacheKey, entry: CacheEntry) -> int:
     """About how many bytes a tag has, whose value may be long, and the tag unknown; or a grid."""
     if isinstance(key, TagKey):
         return _OF_A_TAG + len(key.value)
-    return _OF_A_CIRCLE * len(entry) if isinstance(entry, GeofenceGrid) else 0
+    return _OF_A_CIRCLE * len(entry.circles) if isinstance(entry, GeofenceGrid) else 0
 
 
 def _size_of_campaign(campaign: CampaignSnapshot) -> int:

@@ -151,7 +151,7 @@ class Cycle:
                     self._behind.append(decided)
                     continue
                 taken.append(decided)
-                campaigns += len(decided.plan.requests)
+                campaigns += len(decided.plan.campaigns)
                 size += decided.plan.size
             if queue:
                 self._queues[company] = queue  # behind the others
@@ -397,13 +397,13 @@ def _note_denied(each: DecidedDetection, forbidden: list[Answer], now: float) ->
     """
     remembered, left = each.partition.remembered, iter(forbidden)
     answers, claims = list[Answer](), dict[int, float]()
-    for _, _, _, _, asked, keys in each.plan.requests:
-        by = next(left) if asked else 0
+    for campaign in each.plan.campaigns:
+        by = next(left) if campaign.asks else 0
         answers.append(by)
         if isinstance(by, list):
             remembered.remember_capped(each.device.udid, each.decision.company_id, by, now)
         else:
-            claims |= dict.fromkeys(keys, by / 1000 if by else each.detected_at)
+            claims |= dict.fromkeys(campaign.claims, by / 1000 if by else each.detected_at)
     remembered.remember(each.device.udid, claims, now)
     each.deny(answers)
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
@@ -42,17 +42,31 @@ _NO_RULES = CompanyRules(company_id=0)
 SHARED = frozenset(list(Reason)[: list(Reason).index(Reason.INACTIVE)])
 
 
+class CampaignPlan(NamedTuple):
+    """What a granted campaign needs.
+
+    `hash` is that of what its notification ids begin with, `delay` in ms, `counted` how the
+    company's caps count it. `asks` says whether Redis is asked at all, `claims` has the keys of the
+    claim that it takes (claim_memory.py).
+    """
+
+    id: int
+    hash: "hashlib._Hash"
+    delay: int
+    counted: int
+    asks: bool
+    claims: tuple[int, ...]
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What a decision's granted campaigns need, compiled once for all detections that share it.
 
-    `requests` has for each campaign its id, the begun hash of its notification ids, its delay (ms),
-    how the company's caps count it, whether Redis is asked at all, and the keys of the claim that
-    it takes (claim_memory.py). `claims` are all those keys, `held_by` the keys of the remembered
-    claims that may deny one of the campaigns. `size` is about that of the messages, in bytes.
+    `claims` are the keys of all claims that they take, `held_by` those of the remembered claims
+    that may deny one of them. `size` is about that of the messages, in bytes.
     """
 
     decision: Decision
-    requests: tuple[tuple[int, "hashlib._Hash", int, int, bool, tuple[int, ...]], ...]
+    campaigns: tuple[CampaignPlan, ...]
     held_by: frozenset[int]
     claims: tuple[int, ...]
     caps: bytes
@@ -76,21 +90,21 @@ def plan_of(decision: Decision, beacon: IndexedPlace | None) -> Plan:
 
 
 def _compile(decision: Decision, rules: CompanyRules) -> Plan:
-    requests, held_by = [], set[int]()
+    campaigns, held_by = list[CampaignPlan](), set[int]()
     for campaign in decision.granted:
         counted = NOT_COUNTED
         if rules.caps and not campaign.ignores_caps:
             counted = RETURNABLE if campaign.format == "connector" else COUNTED
             held_by.add(capped_key(decision.company_id))
-        begun, asks = _hash_of_campaign(campaign.id), campaign.delay > 0 or counted > 0
-        claims = claim_keys([campaign])
-        requests.append((campaign.id, begun, campaign.delay * 1000, counted, asks, claims))
+        asks, claims = campaign.delay > 0 or counted > 0, claim_keys([campaign])
+        id_, delay = campaign.id, campaign.delay * 1000
+        campaigns.append(CampaignPlan(id_, _hash_of_campaign(id_), delay, counted, asks, claims))
         held_by.add(claim_key(campaign))
     return Plan(
         decision,
-        tuple(requests),
+        tuple(campaigns),
         frozenset(held_by),
-        tuple(key for request in requests for key in request[-1]),
+        tuple(key for each in campaigns for key in each.claims),
         pack_caps(decision.company_id, rules.caps) if rules.caps else b"",
         sum(map(_size_of_message, decision.granted)),
         any(each.format != "connector" for each in decision.granted),
@@ -157,7 +171,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
         at = round(self.detected_at * 1000)
         identity, packed = _identity(self, at), b""
         ids: list[bytes] = []
-        for number, begun, delay, counted, asks, _ in self.plan.requests:
+        for number, begun, delay, counted, asks, _ in self.plan.campaigns:
             hashed = begun.copy()
             hashed.update(identity)
             bits = _from_bytes(hashed.digest()[:16]) & _RANDOM_BITS | _VERSION_5

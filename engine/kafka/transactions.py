@@ -143,20 +143,14 @@ def _classify(error: Any) -> Exception:
     return PartitionRestartError(describe(error))
 
 
-# Makes a worker: the partition, its position, the callback for progress, and its publisher.
-WorkerMaker = Callable[
-    [TopicPartition, Position, Callable[[], None], TransactionalPublisher], PartitionWorker
-]
-
-
 @dataclass(kw_only=True, eq=False)
 class Transactions:
     """The producers of one process for one role, by partition; loads their positions.
 
     The order of taking over a partition matters. First its producer starts, which aborts the open
     transaction of the previous owner and fences that owner. Only then is the committed offset read,
-    at which the partition continues. `make` makes a worker, which closes the publisher that it is
-    given and uses no other.
+    at which the partition continues. `make` makes a worker as the consumer's `worker_for` does; it
+    gets a publisher too, which it closes, and uses no other.
     """
 
     settings: Settings
@@ -164,7 +158,7 @@ class Transactions:
     group: str
     role: str
     metrics: Metrics
-    make: WorkerMaker
+    make: Callable[..., PartitionWorker]
 
     def __post_init__(self) -> None:
         self._step = StepTimer(self.metrics, self.role)

@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 
 from aiokafka import ConsumerRecord, TopicPartition
@@ -12,7 +13,8 @@ from aiokafka import ConsumerRecord, TopicPartition
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.offsets import OffsetTracker, Position
 from engine.kafka.producer import Publisher
-from engine.kafka.workers import Records, next_batch
+from engine.kafka.transactions import TransactionalPublisher, TransactionalWorker
+from engine.kafka.workers import PartitionWorker, Records, next_batch
 from engine.process.lifecycle import cancel
 from engine.redis.visits import VisitsTakenOverError
 from engine.trigger.claim_memory import ClaimMemory
@@ -73,16 +75,27 @@ class TriggerRole:
     batch_records: int
     tracking: VisitTracking
 
-    def publishing_with(self, publisher: Publisher) -> "TriggerRole":
-        """The same role with a cycle of its own, for a partition with transactions."""
-        tracking = replace(self.tracking, publisher=publisher, in_transactions=True)
-        return replace(self, cycle=self.make_cycle(publisher), tracking=tracking)
-
     def worker_for(
-        self, partition: TopicPartition, begin: Position, on_progress: Callable[[], None]
-    ) -> "TriggerPartition":
-        """The worker for one assignment of one partition."""
-        return TriggerPartition(partition, begin, role=self, on_progress=on_progress)
+        self,
+        partition: TopicPartition,
+        begin: Position,
+        on_progress: Callable[[], None],
+        publisher: TransactionalPublisher | None = None,
+    ) -> PartitionWorker:
+        """The worker for one assignment of one partition; with a `publisher` it has a cycle of its
+        own, and a transaction around each batch."""
+        if publisher is None:
+            return TriggerPartition(partition, begin, on_progress, role=self)
+        tracking = replace(self.tracking, publisher=publisher, in_transactions=True)
+        role = replace(self, cycle=self.make_cycle(publisher), tracking=tracking)
+        return TransactionalWorker(
+            partition,
+            publisher=publisher,
+            inner=partial(TriggerPartition, partition, begin, role=role),
+            begin=begin,
+            batch_records=self.batch_records,
+            on_progress=on_progress,
+        )
 
 
 class TriggerPartition:
@@ -96,9 +109,9 @@ class TriggerPartition:
         self,
         partition: TopicPartition,
         begin: Position,
+        on_progress: Callable[[], None],
         *,
         role: TriggerRole,
-        on_progress: Callable[[], None],
     ) -> None:
         self.partition = partition
         self.on_progress = on_progress

@@ -103,7 +103,6 @@ def build_connector(parts: ProcessParts) -> Role:
         parts,
         ROLE,
         worker_for=partial(CallPartition, role=role),
-        transactional_worker_for=partial(CallPartition, role=role),
         topics=[topics.connector_calls],
         # A partition never waits for one company: the calls over its share fail at once.
         batch_records=limits.unfinished,

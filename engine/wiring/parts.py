@@ -19,12 +19,13 @@ from catalog.migrate import pending
 from catalog.redis_connection import REDIS_SECONDS, RedisClient, connect_redis
 from catalog.secrets import Cipher, open_cipher
 from engine.kafka.client import KafkaCluster
-from engine.kafka.consumer import PartitionedConsumer, WorkerFactory, role_group
+from engine.kafka.consumer import PartitionedConsumer, role_group
 from engine.kafka.dead_letters import DeadLetterPublisher
 from engine.kafka.producer import Publisher
 from engine.kafka.topics import Topics, read_retention
 from engine.kafka.tracing import Tracer
-from engine.kafka.transactions import Transactions, WorkerMaker
+from engine.kafka.transactions import Transactions
+from engine.kafka.workers import PartitionWorker
 from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
 from engine.process.health import PROBE, ClockSkew, probe
@@ -198,13 +199,12 @@ def publishing_consumer(
     parts: ProcessParts,
     role: str,
     *,
-    worker_for: WorkerFactory,
-    transactional_worker_for: WorkerMaker,
+    worker_for: Callable[..., PartitionWorker],
     **options: Any,
 ) -> PartitionedConsumer:
     """The consumer of a role that publishes. `options` are the consumer's.
 
-    Exactly once, each worker gets a publisher of its own.
+    Exactly once, `worker_for` gets a publisher for each worker as its last argument.
     """
     settings, metrics = parts.settings, parts.metrics
     make = partial(PartitionedConsumer, settings=settings, role=role, metrics=metrics, **options)
@@ -217,7 +217,7 @@ def publishing_consumer(
         group=role_group(settings, role),
         role=role,
         metrics=metrics,
-        make=transactional_worker_for,
+        make=worker_for,
     )
     return make(cluster=cluster, positions=transactions.load, worker_for=transactions.worker_for)
 

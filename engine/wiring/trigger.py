@@ -8,16 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-from aiokafka import TopicPartition
 from redis.exceptions import RedisError
 
 from catalog.errors import IndexWriteError
 from catalog.index.drain import DrainResult, drain_once
 from engine.formats.decoders import detection_decoders
-from engine.kafka.offsets import Position
 from engine.kafka.topics import Topics
-from engine.kafka.transactions import TransactionalPublisher, TransactionalWorker
-from engine.kafka.workers import PartitionWorker
 from engine.process.failures import database_may_recover, redis_may_recover
 from engine.process.health import PROBE
 from engine.process.metrics import Metrics
@@ -61,7 +57,6 @@ def build_trigger(parts: ProcessParts) -> Role:
         parts,
         ROLE,
         worker_for=trigger.worker_for,
-        transactional_worker_for=partial(_transactional_worker, trigger),
         topics=list(intake.decoders),
         has_room=trigger.in_flight.has_room,
         batch_records=trigger.batch_records,
@@ -159,24 +154,6 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
             clock=clock,
             open_store=partial(VisitStore, metrics=metrics, **parts.stores.redis_options),
         ),
-    )
-
-
-def _transactional_worker(
-    trigger: TriggerRole,
-    partition: TopicPartition,
-    place: Position,
-    on_progress: Callable[[], None],
-    publisher: TransactionalPublisher,
-) -> PartitionWorker:
-    """A worker that puts a transaction around each batch of the role's own worker."""
-    return TransactionalWorker(
-        partition,
-        publisher=publisher,
-        inner=partial(trigger.publishing_with(publisher).worker_for, partition, place),
-        begin=place,
-        batch_records=trigger.batch_records,
-        on_progress=on_progress,
     )
 
 

@@ -68,7 +68,7 @@ class PushedTrigger:
     def assigned(self, partition: int = 0) -> TriggerPartition:
         """A worker for a new assignment of the partition."""
         place = self.partition._replace(partition=partition)
-        return self.role.worker_for(place, Position(0), lambda: None)
+        return TriggerPartition(place, Position(0), lambda: None, role=self.role)
 
     async def write_index(self, fields: dict[str, bytes]) -> None:
         """Change the catalog; a running process receives the change."""

@@ -6,6 +6,7 @@ import pytest
 
 from engine.kafka.offsets import Position
 from engine.redis.visits import VisitsTakenOverError
+from engine.trigger.partition import TriggerPartition
 from rules.geofences import Circle
 from rules.model import Zone
 from tests.redis.index_writer import (
@@ -123,7 +124,9 @@ async def test_what_a_transaction_published_is_kept_until_it_is_committed(
 
 async def test_a_topic_that_is_another_begins_anew(mall: PushedTrigger) -> None:
     def assigned(topic_id: str) -> None:
-        mall.worker = mall.role.worker_for(mall.partition, Position(0, topic_id), lambda: None)
+        mall.worker = TriggerPartition(
+            mall.partition, Position(0, topic_id), lambda: None, role=mall.role
+        )
 
     await mall.worker.abandon()
     assigned("a")

@@ -41,7 +41,7 @@ from engine.kafka.offsets import MOST_CHARACTERS, FinishedOffsets, Position
 from engine.kafka.topics import Topics
 from engine.kafka.tracing import Tracer
 from engine.kafka.transactions import TransactionalPublisher
-from engine.kafka.workers import QueueWorker, Records, exception_of
+from engine.kafka.workers import PartitionWorker, Records, exception_of
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.redis.claims import Claims
@@ -75,8 +75,8 @@ class ConnectorRole:
     tracer: Tracer
 
 
-class CallPartition(QueueWorker):
-    """One assignment of a partition; implements the consumer's PartitionWorker.
+class CallPartition(PartitionWorker):
+    """One assignment of a partition.
 
     Its calls start in order and finish in any order. Their results are handled in batches of what
     arrives meanwhile. While Redis is down, notifications are published without a look at their
@@ -158,18 +158,18 @@ class CallPartition(QueueWorker):
             await self._progress.wait()
 
     def _note_finished(self, count: int) -> None:
-        self.pending -= count
+        self._pending -= count
         if time.monotonic() >= self._next_ranges:
             self._note_position()
         elif self._transactions is None:
-            self.position = self.position._replace(offset=self._offsets.done)
+            self._position = self._position._replace(offset=self._offsets.done)
         self._progress.set()
-        self._on_progress()
+        self.on_progress()
 
     def _note_position(self) -> None:
         """Note what to commit: the first unfinished call, and the finished ones after it."""
         if self._transactions is None:
-            self.position = self._offsets.position(most=MOST_CHARACTERS)
+            self._position = self._offsets.position(most=MOST_CHARACTERS)
             self._next_ranges = time.monotonic() + _RANGES_SECONDS
 
     async def _receive(self, records: Records) -> None:
@@ -183,7 +183,7 @@ class CallPartition(QueueWorker):
         with self._step("devices"):
             known = await self._role.devices.find([call.device_key for call in calls])
         self._offsets.begin_all([record.offset for record in records], end)
-        self.pending += len(records)
+        self._pending += len(records)
         for letter in letters:
             self._add_result(letter)
         for call in calls:

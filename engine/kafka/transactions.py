@@ -36,7 +36,7 @@ from engine.kafka.producer import (
     Refusals,
     too_large_error,
 )
-from engine.kafka.workers import PartitionRestartError, PartitionWorker, QueueWorker, Records
+from engine.kafka.workers import PartitionRestartError, PartitionWorker, Records
 from engine.process.failures import Backoff, describe, retry
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
@@ -216,8 +216,8 @@ class Transactions:
 _IDLE_SECONDS = 0.5
 
 
-class TransactionalWorker(QueueWorker):
-    """Implements PartitionWorker: handles one batch after another, each in a transaction.
+class TransactionalWorker(PartitionWorker):
+    """Handles one batch after another, each in a transaction.
 
     The batch goes through a worker of the role. It is done when that worker has finished all of it,
     and committed with the transaction; the consumer never commits this worker's offsets. If a batch
@@ -235,16 +235,16 @@ class TransactionalWorker(QueueWorker):
         on_progress: Callable[[], None],
     ) -> None:
         self._publisher = publisher
-        self._position = self._committed = Position(begin.offset, begin.topic_id)
+        self._handled = self._committed = Position(begin.offset, begin.topic_id)
         self._next_commit = 0.0
-        self._moved = asyncio.Event()
-        self._inner = inner(self._moved.set)
+        self._inner_moved = asyncio.Event()
+        self._inner = inner(self._inner_moved.set)
         super().__init__(partition, begin, on_progress, batch_records)
 
     def note_lag(self, lag: int, asked_at: float) -> None:
         """The role's worker may have something to publish that no record leads to."""
         self._inner.note_lag(lag, asked_at)
-        self._arrived.set()
+        self._moved.set()
 
     async def abandon(self) -> None:
         """End at once; the batch in flight is not committed."""
@@ -255,10 +255,8 @@ class TransactionalWorker(QueueWorker):
     async def wait_for_records(self) -> None:
         """Wait for records. If none come, commit what is finished."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(
-                None if self._committed == self._position else _IDLE_SECONDS
-            ):
-                await self._arrived.wait()
+            async with asyncio.timeout(None if self._committed == self._handled else _IDLE_SECONDS):
+                await super().wait_for_records()
         if not self._queue:
             await self._finish_inner()
             await self._commit()
@@ -267,19 +265,19 @@ class TransactionalWorker(QueueWorker):
         """Pass the batch to the role's worker, and commit what it has published."""
         self._inner.offer(batch)
         await self._finish_inner()
-        self._position = self._position._replace(offset=batch[-1].offset + 1)
+        self._handled = self._handled._replace(offset=batch[-1].offset + 1)
         if self._closing or self._publisher.is_open or time.monotonic() >= self._next_commit:
             await self._commit()
 
     async def _commit(self) -> None:
-        if self._publisher.is_open or self._committed != self._position:
-            self._committed = self._position
-            await self._publisher.commit(self._position)
+        if self._publisher.is_open or self._committed != self._handled:
+            self._committed = self._handled
+            await self._publisher.commit(self._handled)
             self._next_commit = time.monotonic() + _IDLE_SECONDS
 
     async def _finish_inner(self) -> None:
         while self._inner.pending:
             if self._inner.failure is not None:
                 raise self._inner.failure
-            await self._moved.wait()
-            self._moved.clear()
+            await self._inner_moved.wait()
+            self._inner_moved.clear()

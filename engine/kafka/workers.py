@@ -8,7 +8,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from aiokafka import ConsumerRecord, TopicPartition
 
@@ -25,29 +24,6 @@ class PartitionRestartError(Exception):
     """
 
 
-class PartitionWorker(Protocol):
-    """The consumer's view of a worker for one assignment of one partition.
-
-    `pending` counts the records that were offered and are not finished: over one batch, nothing
-    more is offered. `position` is what the consumer may commit; the worker begins there. `note_lag`
-    is called each second with what was left at that time (epoch s). `failure` is the error that
-    stopped the worker. `finish` ends it in order within `deadline` seconds, `abandon` at once.
-    """
-
-    @property
-    def partition(self) -> TopicPartition: ...
-    @property
-    def pending(self) -> int: ...
-    @property
-    def position(self) -> Position: ...
-    @property
-    def failure(self) -> BaseException | None: ...
-    def offer(self, records: Records) -> None: ...
-    def note_lag(self, lag: int, asked_at: float) -> None: ...
-    async def finish(self, deadline: float) -> None: ...
-    async def abandon(self) -> None: ...
-
-
 def next_batch(queue: deque[Records], most: int) -> Records:
     """All waiting records up to `most`, so that a worker that is behind has larger batches."""
     batch = [*queue.popleft()]
@@ -61,10 +37,11 @@ def exception_of(task: asyncio.Task[None]) -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
 
 
-class QueueWorker(ABC):
+class PartitionWorker(ABC):
     """Passes fetched records to `handle` in batches, in one task and strictly in order.
 
-    An error that `handle` raises stops the process, so it retries temporary errors itself.
+    For one assignment of one partition, from the position `begin` on. An error that `handle` raises
+    stops the process, so it retries temporary errors itself.
     """
 
     def __init__(
@@ -75,28 +52,39 @@ class QueueWorker(ABC):
         batch_records: int,
     ) -> None:
         self.partition = partition
-        self.position = begin
-        self.pending = 0
+        self.on_progress = on_progress
+        self._position = begin
+        self._pending = 0
         self._batch_records = batch_records
-        self._on_progress = on_progress
         self._queue: deque[Records] = deque()
-        self._arrived = asyncio.Event()
+        self._moved = asyncio.Event()  # there may be something to do
         self._closing = False
         self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
         self._task.add_done_callback(lambda _: on_progress())
 
     @property
+    def position(self) -> Position:
+        """What the consumer may commit."""
+        return self._position
+
+    @property
+    def pending(self) -> int:
+        """Records that were offered and are not finished; over one batch, no more are offered."""
+        return self._pending
+
+    @property
     def failure(self) -> BaseException | None:
+        """The error that stopped the worker."""
         return exception_of(self._task)
 
     def offer(self, records: Records) -> None:
-        """Queue fetched records; the caller keeps `pending` within its bound by pausing."""
+        """Queue fetched records."""
         self._queue.append(records)
-        self.pending += len(records)
-        self._arrived.set()
+        self._pending += len(records)
+        self._moved.set()
 
-    def note_lag(self, _lag: int, _asked_at: float) -> None:  # noqa: B027
-        """Nothing depends on the time."""
+    def note_lag(self, lag: int, asked_at: float) -> None:  # noqa: B027
+        """The partition had so many records left at `asked_at` (epoch s); called each second."""
 
     async def finish(self, deadline: float) -> None:
         """Finish the batch in flight, drop the queue, and end within `deadline` seconds.
@@ -117,20 +105,21 @@ class QueueWorker(ABC):
         """Handle a batch; return when it is finished."""
 
     async def wait_for_records(self) -> None:
-        """Return when records have arrived, or the worker closes."""
-        await self._arrived.wait()
+        """Return when a batch may be handled, or the worker closes."""
+        if not self._queue:
+            self._moved.clear()
+            await self._moved.wait()
 
     def _close(self) -> None:
         self._closing = True
         self._queue.clear()
-        self._arrived.set()
+        self._moved.set()
 
     async def _run(self) -> None:
         while not self._closing:
             await self.wait_for_records()
-            self._arrived.clear()
-            while self._queue and not self._closing:
+            if self._queue:
                 batch = next_batch(self._queue, self._batch_records)
                 await self.handle(batch)
-                self.pending -= len(batch)
-                self._on_progress()
+                self._pending -= len(batch)
+                self.on_progress()

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 
 from catalog.bounds import chunked
 from engine.kafka.offsets import Position, Positions
-from engine.kafka.workers import PartitionRestartError, QueueWorker, Records
+from engine.kafka.workers import PartitionRestartError, PartitionWorker, Records
 from engine.process.failures import database_may_recover, retry, took_too_long
 from engine.process.metrics import Metrics, StepTimer
 from engine.recorder.ledger import DetectionRow, Ledger, LedgerTransaction
@@ -87,7 +87,7 @@ class Recorder:
         return {each: found[each] for each in partitions if each in found}
 
 
-class PartitionRecorder(QueueWorker):
+class PartitionRecorder(PartitionWorker):
     """Records one assignment of one partition, in order, from the position `begin` on."""
 
     def __init__(
@@ -136,14 +136,14 @@ class PartitionRecorder(QueueWorker):
     async def _write(self, batch: list[Any], end: int) -> None:
         """Write the offset and all rows of the batch in one transaction."""
         metrics, begin = self._shared.metrics, time.perf_counter()
-        new = self.position._replace(offset=end)
+        new = self._position._replace(offset=end)
         async with self._shared.ledger.transaction() as transaction:
             if not await transaction.move_position(
                 self._topic, self.partition.partition, self._stored, new
             ):
                 raise PartitionRestartError(f"SQL has another offset than {self._stored}")
             devices, rows = await self._write_rows(transaction, batch)
-        self._stored = self.position = new
+        self._stored = self._position = new
         metrics.recorder_transactions.observe(time.perf_counter() - begin)
         for table, count in (
             ("device", devices),

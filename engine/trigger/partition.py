@@ -10,11 +10,12 @@ from operator import attrgetter
 
 from aiokafka import ConsumerRecord, TopicPartition
 
+from catalog.bounds import chunked
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.offsets import OffsetTracker, Position
 from engine.kafka.producer import Publisher
 from engine.kafka.transactions import TransactionalPublisher, TransactionalWorker
-from engine.kafka.workers import PartitionWorker, Records, next_batch
+from engine.kafka.workers import PartitionWorker, Records
 from engine.process.lifecycle import cancel
 from engine.redis.visits import VisitsTakenOverError
 from engine.trigger.claim_memory import ClaimMemory
@@ -98,11 +99,10 @@ class TriggerRole:
         )
 
 
-class TriggerPartition:
+class TriggerPartition(PartitionWorker):
     """Takes in records in order and puts those that may fire into the cycle, which finishes them.
 
-    Implements the consumer's PartitionWorker. `unfinished_sends` and `held_back` belong to the
-    cycle.
+    `unfinished_sends` and `held_back` belong to the cycle.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class TriggerPartition:
         *,
         role: TriggerRole,
     ) -> None:
-        self.partition = partition
-        self.on_progress = on_progress
+        at_once = role.intake.decoders[partition.topic].records_at_once
+        super().__init__(partition, begin, on_progress, min(_TAKEN_AT_ONCE, at_once))
         self.remembered = role.claim_memory.for_assignment()
         self.visits = PartitionVisits(role.tracking, partition, begin, self.remembered)
         self.is_abandoned = False
@@ -124,47 +124,38 @@ class TriggerPartition:
         self._cycle = role.cycle
         self._in_flight = role.in_flight
         self._most_ahead = 2 * role.batch_records
-        decoder = role.intake.decoders[partition.topic]
-        self._taken_at_once = min(_TAKEN_AT_ONCE, decoder.records_at_once)
-        self._queue: deque[Records] = deque()
-        self._queued = self._queued_bytes = 0
+        self._queued_bytes = 0
         self._bytes = 0  # in flight, those of the queue included
-        self._topic_id, self._offsets = begin.topic_id, OffsetTracker(begin.offset)
+        self._offsets = OffsetTracker(begin.offset)
         self._parts: dict[int, int] = {}  # left of records with several detections, by offset
         self._letters: deque[DeadLetter] = deque()
         self._publishing: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
-        self._moved = asyncio.Event()  # something was offered, or finished
-        self._closing = False
         self._cycle.join(self)
-        self._task = asyncio.create_task(self._run(), name=f"partition {partition}")
-        self._task.add_done_callback(self._note_end)
 
     @property
     def pending(self) -> int:
         """Records offered and not finished, and events of visits."""
-        return self._queued + self._offsets.unfinished + self.visits.pending
+        return self._pending + self._offsets.unfinished + self.visits.pending
 
     @property
     def position(self) -> Position:
         """The one before which all records are finished, and counted in visits."""
         done, unsaved = self._offsets.done, self.visits.unsaved_from
-        return Position(done if unsaved is None else min(done, unsaved), self._topic_id)
+        return self._position._replace(offset=done if unsaved is None else min(done, unsaved))
 
     @property
     def failure(self) -> BaseException | None:
         """The error that stopped the partition, or the cycle; or None."""
-        return self._failure or self._cycle.failure
+        return super().failure or self._failure or self._cycle.failure
 
     def offer(self, records: Records) -> None:
         """Queue fetched records."""
-        for start in range(0, len(records), self._taken_at_once):
-            self._queue.append(records[start : start + self._taken_at_once])
+        for part in chunked(records, self._batch_records):
+            super().offer(part)
         size = record_bytes(records)
-        self._queued += len(records)
         self._queued_bytes += size
         self._hold(size)
-        self._moved.set()
 
     def note_lag(self, lag: int, asked_at: float) -> None:
         """The partition had so many records left at `asked_at` (epoch s)."""
@@ -173,8 +164,7 @@ class TriggerPartition:
 
     async def finish(self, deadline: float) -> None:
         """Finish what was taken in, drop the queue, and end within `deadline` seconds."""
-        self._closing = True
-        self._moved.set()
+        self._close()
         try:
             async with asyncio.timeout(deadline):
                 await asyncio.wait([self._task])
@@ -189,10 +179,10 @@ class TriggerPartition:
 
     async def abandon(self) -> None:
         """End at once, without finishing anything."""
-        self._closing = self.is_abandoned = True
-        await cancel([self._task, *self._publishing.values()])
+        self.is_abandoned = True
+        await super().abandon()
+        await cancel(self._publishing.values())
         await self._cycle.leave(self)
-        self._queue.clear()
         self.held_back.clear()
         self.remembered.close()
         self.visits.close()
@@ -226,8 +216,12 @@ class TriggerPartition:
         return not left
 
     async def _run(self) -> None:
-        now = asyncio.get_running_loop().time
         self._put_moments(await self.visits.load())
+        await super()._run()
+
+    async def wait_for_records(self) -> None:
+        """Return when more may be taken in; meanwhile visits end and are saved."""
+        now = asyncio.get_running_loop().time
         while not self._closing:
             if self.visits.is_due:
                 self._put_moments(await self.visits.tick())
@@ -244,15 +238,15 @@ class TriggerPartition:
                     async with asyncio.timeout_at(None if unsaved is None else save_at):
                         await self._moved.wait()
             else:
-                # Small pieces that have queued up meanwhile are taken in together.
-                await self._take_in(next_batch(self._queue, self._taken_at_once))
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # other tasks have their turn
+                break
 
     def _ahead(self) -> int:
         """How far the intake is ahead of the first unfinished record: what a crash repeats."""
         return self._offsets.end - self._offsets.done
 
-    async def _take_in(self, records: Records) -> None:
+    async def handle(self, records: Records) -> None:
+        """Take the records in."""
         decided, letters, moments = await self._intake.take_in(records, self)
         opened = [each.record for each in decided]
         opened += [letter.record for letter in letters]
@@ -262,8 +256,7 @@ class TriggerPartition:
             self._parts |= {offset: count for offset, count in parts.items() if count > 1}
         self._offsets.begin_all(sorted(unfinished), records[-1].offset + 1)
         # (The records of a queue count as equally large.)
-        size = self._queued_bytes * len(records) // self._queued
-        self._queued -= len(records)
+        size = self._queued_bytes * len(records) // self._pending
         self._queued_bytes -= size
         self._hold(record_bytes([*unfinished.values()]) - size)
         self._cycle.put(decided)
@@ -271,7 +264,6 @@ class TriggerPartition:
         if letters:
             self._letters.extend(letters)
             self._publish("letters", self._run_letters)
-        self.on_progress()
 
     def _put_moments(self, moments: list[DecidedDetection]) -> None:
         for each in moments:

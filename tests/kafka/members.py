@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from engine.kafka.consumer import PartitionedConsumer
 from engine.kafka.offsets import Position
 from engine.kafka.producer import Outgoing, Publisher
-from engine.kafka.workers import QueueWorker, Records
+from engine.kafka.workers import PartitionWorker, Records
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
@@ -44,7 +44,7 @@ class RecordedValues:
         return [record.offset for records in batches for record in records]
 
 
-class HandlingWorker(QueueWorker):
+class HandlingWorker(PartitionWorker):
     """Handles each batch with `handle`."""
 
     def __init__(
@@ -60,7 +60,7 @@ class HandlingWorker(QueueWorker):
 
     async def handle(self, batch: Records) -> None:
         await self._handle(self.partition, batch)
-        self.position = self.position._replace(offset=batch[-1].offset + 1)
+        self._position = self.position._replace(offset=batch[-1].offset + 1)
 
 
 class Member(NamedTuple):

@@ -7,6 +7,7 @@ once per change, so the cost of a detection does not grow with the number of clo
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import inf
+from operator import attrgetter
 
 import msgspec
 
@@ -184,7 +185,7 @@ class Target:
         self.has_connector = has_connector
         self.fires_on = fires_on
         self._at_moments: dict[tuple[FiresOn, int], Target] = {}
-        ordered = sorted(campaigns, key=lambda campaign: (-campaign.priority, campaign.id))
+        ordered = sorted(campaigns, key=attrgetter("precedence"))
         self._schedules = tuple((schedule_of(campaign), campaign) for campaign in ordered)
 
     @property

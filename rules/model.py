@@ -146,6 +146,11 @@ class CampaignSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     ignores_caps: bool = False
     ignores_quiet_hours: bool = False
 
+    @property
+    def precedence(self) -> tuple[int, int]:
+        """Sorts campaigns that fire together: the highest priority, then the lowest id."""
+        return -self.priority, self.id
+
 
 Campaigns = tuple[CampaignSnapshot, ...]
 

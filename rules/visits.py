@@ -118,6 +118,11 @@ class VisitEvent(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return uuid.uuid5(self.visit.uuid, f"{self.type} {self.minutes}")
 
     @property
+    def is_silent(self) -> bool:
+        """Whether it was found because time has moved on, and not by a detection of the place."""
+        return self.cause in ("silence", "edited")
+
+    @property
     def at(self) -> float:
         """The entry, the detection that reached the minutes, or the last detection."""
         return self.visit.entered_at if self.type == "enter" else self.visit.last_seen

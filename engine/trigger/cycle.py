@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from engine.kafka.dead_letters import DeadLetterPublisher
@@ -19,6 +20,7 @@ from engine.process.failures import retry
 from engine.process.lifecycle import cancel
 from engine.process.metrics import Metrics, StepTimer
 from engine.redis.claims import (
+    REQUEST_BYTES,
     Answer,
     CapPlace,
     Claims,
@@ -139,7 +141,10 @@ class Cycle:
         for company in list(self._queues):
             queue = self._queues.pop(company)
             campaigns = size = 0
-            while queue and campaigns < share and size < share_bytes:
+            while queue and (
+                (campaigns < share and size < share_bytes)
+                or (taken and queue[0].is_of(taken[-1]))  # they are claimed together
+            ):
                 decided = queue.popleft()
                 partition = decided.partition
                 if partition.is_abandoned:
@@ -229,10 +234,10 @@ class Cycle:
     ) -> tuple[list[DecidedDetection], list[DeviceRequests]]:
         """Name the notifications; decide again if something has changed since the intake did.
 
-        Returns the detections that need claims, and the requests for these.
+        Returns the requests for claims, each with its detection.
         """
         claiming, requests = list[DecidedDetection](), list[DeviceRequests]()
-        unread = set[str]()
+        unread, may_share = set[str](), False
         now = self.clock()
         oldest = now - self.max_age
         for each in taken:
@@ -248,14 +253,15 @@ class Cycle:
                 if not each.decision.granted:
                     continue
                 each.plan = plan_of(each.decision, each.beacon)
-            packed = each.prepare()
+            packed, caps = each.prepare(), each.plan.caps
             if packed:
                 read = READ not in claims and len(unread) < _MOST_READ and udid not in unread
                 if read:
                     unread.add(udid)
+                may_share = may_share or bool(claiming and caps and each.is_of(claiming[-1]))
                 claiming.append(each)
-                requests.append(DeviceRequests(udid, packed, read, each.plan.caps))
-        return claiming, requests
+                requests.append(DeviceRequests(udid, packed, read, caps))
+        return _by_priority(claiming, requests) if may_share else (claiming, requests)
 
     async def _claim(
         self, claiming: list[DecidedDetection], requests: list[DeviceRequests]
@@ -265,15 +271,17 @@ class Cycle:
         answers = await retry(
             lambda: self.claims.take(requests, now), self.metrics.redis_errors, "claims"
         )
+        answered = dict[int, tuple[DecidedDetection, list[Answer]]]()
         for each, forbidden, request in zip(claiming, answers.forbidden_by, requests, strict=True):
-            udid, remembered = request.udid, each.partition.remembered
-            if request.read and (found := answers.read.get(udid)) is not None:
-                remembered.remember(udid, found, now, are_all=True)
+            if request.read and (found := answers.read.get(request.udid)) is not None:
+                each.partition.remembered.remember(request.udid, found, now, are_all=True)
+            answered.setdefault(id(each), (each, []))[1].extend(forbidden)
+        for each, forbidden in answered.values():
             if any(forbidden):
                 _note_denied(each, forbidden, now)
             else:
                 claims = dict.fromkeys(each.plan.claims, each.detected_at)
-                remembered.remember(udid, claims, now)
+                each.partition.remembered.remember(each.device.udid, claims, now)
 
     async def _find_devices(self, sending: list[DecidedDetection]) -> None:
         """Find the records of devices; calls need none."""
@@ -388,6 +396,25 @@ def _caps_of(message: Message) -> tuple[Cap, ...]:
     """The company's caps that count the campaign."""
     beacon = message.decided.beacon
     return () if beacon is None or message.campaign.ignores_caps else beacon.target.rules.caps
+
+
+def _by_priority(
+    claiming: list[DecidedDetection], requests: list[DeviceRequests]
+) -> tuple[list[DecidedDetection], list[DeviceRequests]]:
+    """The requests one by one, those of one detection by priority: where it fires campaigns at
+    several places, or by a visit, the first of all gets the last place that caps leave."""
+    pieces = list[tuple[int, tuple[int, int], DecidedDetection, DeviceRequests]]()
+    number = 0
+    for each, request in zip(claiming, requests, strict=True):
+        number += not (pieces and each.is_of(pieces[-1][2]))
+        planned = zip(each.decision.granted, each.plan.campaigns, strict=True)
+        asking = [campaign.precedence for campaign, plan in planned if plan.asks]
+        for i, precedence in enumerate(asking):
+            packed = request.packed[i * REQUEST_BYTES : (i + 1) * REQUEST_BYTES]
+            piece = DeviceRequests(request.udid, packed, request.read and not i, request.caps)
+            pieces.append((number, precedence, each, piece))
+    pieces.sort(key=itemgetter(0, 1))
+    return [each for _, _, each, _ in pieces], [piece for _, _, _, piece in pieces]
 
 
 def _note_denied(each: DecidedDetection, forbidden: list[Answer], now: float) -> None:

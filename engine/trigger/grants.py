@@ -159,6 +159,15 @@ class DecidedDetection(msgspec.Struct, gc=False):
         """Whether it is the end of a visit, which may be long after the last detection."""
         return self.event is not None and self.event.type == "exit"
 
+    def is_of(self, other: "DecidedDetection") -> bool:
+        """Whether both come of one detection: at another place, or by a visit."""
+        return (
+            self.record.offset == other.record.offset
+            and self.detected_at == other.detected_at
+            and self.device.udid == other.device.udid
+            and self.partition is other.partition
+        )
+
     @property
     def target(self) -> Target:
         """The place, if the index has it, as the target of a detection, or of a moment."""

@@ -35,6 +35,11 @@ _value_size = attrgetter("serialized_value_size")
 _key_size = attrgetter("serialized_key_size")
 
 
+def _order(each: DecidedDetection) -> tuple[int, bool]:
+    """A visit was silent before the detection that notices it."""
+    return each.record.offset, each.event is None or not each.event.is_silent
+
+
 class InFlightBytes:
     """Counts the bytes of records that are fetched and not finished, against a bound.
 
@@ -216,7 +221,7 @@ class TriggerPartition(PartitionWorker):
         return not left
 
     async def _run(self) -> None:
-        self._put_moments(await self.visits.load())
+        self._put([], await self.visits.load())
         await super()._run()
 
     async def wait_for_records(self) -> None:
@@ -224,7 +229,7 @@ class TriggerPartition(PartitionWorker):
         now = asyncio.get_running_loop().time
         while not self._closing:
             if self.visits.is_due:
-                self._put_moments(await self.visits.tick())
+                self._put([], await self.visits.tick())
             is_idle = not self._queue or self._ahead() >= self._most_ahead
             unsaved, save_at = self.visits.unsaved_from, self.visits.save_at
             if unsaved is not None and (
@@ -259,16 +264,16 @@ class TriggerPartition(PartitionWorker):
         size = self._queued_bytes * len(records) // self._pending
         self._queued_bytes -= size
         self._hold(record_bytes([*unfinished.values()]) - size)
-        self._cycle.put(decided)
-        self._put_moments(moments)
+        self._put(decided, moments)
         if letters:
             self._letters.extend(letters)
             self._publish("letters", self._run_letters)
 
-    def _put_moments(self, moments: list[DecidedDetection]) -> None:
+    def _put(self, decided: list[DecidedDetection], moments: list[DecidedDetection]) -> None:
+        """Queue what may fire in the order of the records, however many were taken in at once."""
         for each in moments:
             each.partition = self
-        self._cycle.put(moments)
+        self._cycle.put(sorted([*decided, *moments], key=_order) if moments else decided)
         if self.visits.messages:
             self._publish("presence", self._run_presence)
         self.on_progress()

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from catalog.models import Beacon, Campaign, Geofence
@@ -78,7 +79,8 @@ class Oracle:
             expected.exits += 1
             return
         places = self._places(case)
-        fired: set[int] = set()  # by one position, which may be in several geofences
+        fates: dict[int, list[str]] = {}  # by place
+        waiting: list[tuple[tuple[int, int], Any, Campaign]] = []
         for place in [places] if isinstance(places, str) else places:
             refused = (
                 place if isinstance(place, str) else self._refusal(place, case.zone, ms / 1000)
@@ -87,16 +89,22 @@ class Oracle:
                 expected.detections[str(refused)] += 1
                 expected.decisions[str(refused)] += 1
                 continue
-            fates = []
-            order = sorted(self._campaigns[id(place)], key=lambda each: (-each.priority, each.id))
-            for campaign in order:
-                fate = self._fate(campaign, case.device, ms, fired)
-                fates.append(fate)
-                if fate == "granted":
-                    fired.add(campaign.id)
-                    self._send(record, case, ms, place, campaign, expected)
-            expected.decisions.update(fates)
-            expected.detections[max(fates, key=ORDER.index)] += 1
+            campaigns = self._campaigns[id(place)]
+            closed = [self._closed(each, case.device, ms) for each in campaigns]
+            fates[id(place)] = [each for each in closed if each is not None]
+            for campaign, reason in zip(campaigns, closed, strict=True):
+                if reason is None:
+                    waiting.append(((-campaign.priority, campaign.id), place, campaign))
+        fired: set[int] = set()  # by one position, which may be in several geofences
+        for _, place, campaign in sorted(waiting, key=itemgetter(0)):
+            fate = self._fate(campaign, str(case.device["udid"]), ms, fired)
+            fates[id(place)].append(fate)
+            if fate == "granted":
+                fired.add(campaign.id)
+                self._send(record, case, ms, place, campaign, expected)
+        for each in fates.values():
+            expected.decisions.update(each)
+            expected.detections[max(each, key=ORDER.index)] += 1
 
     def _places(self, case: Case) -> list[Any] | str:
         """The places of a detection, or why it has none."""
@@ -138,18 +146,22 @@ class Oracle:
         }
         return next((reason for reason, fails in failed.items() if fails), None)
 
-    def _fate(self, campaign: Campaign, device: dict[str, Any], ms: int, fired: set[int]) -> str:
+    def _closed(self, campaign: Campaign, device: dict[str, Any], ms: int) -> str | None:
         closed = self._verdict(campaign, ms // 1000)
         if closed is not None:
             return str(closed.value)
         company = campaign.venue.company
         if campaign.format == "connector" and company.name not in self._world.connectors:
             return "no_connector"
-        udid = str(device["udid"])
         if company.quiet_hours and not campaign.ignores_quiet_hours:
             zone = device.get("time_zone") or campaign.venue.time_zone or company.time_zone
             if schedule_oracle.is_within(company.quiet_hours, str(zone), ms // 1000):
                 return "quiet_hours"
+        return None
+
+    def _fate(self, campaign: Campaign, udid: str, ms: int, fired: set[int]) -> str:
+        """What claims and caps say."""
+        company = campaign.venue.company
         claims = self._claims.setdefault((campaign.id, udid), [])
         delay = campaign.delay * 1000
         if campaign.id in fired or (delay and any(ms < each + delay for each in claims)):

@@ -1,6 +1,5 @@
 """Caps, priority and quiet hours in the trigger, through the production wiring."""
 
-import random
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
@@ -93,37 +92,3 @@ async def test_the_zone_of_the_catalog_counts_as_it_is_now(trigger: PushedTrigge
     await trigger.push(at_night("away", 61, minor=3))
     assert await sent(trigger) == [("away", 7)]
     assert reasons(trigger) == Counter(granted=1, quiet_hours=4)
-
-
-async def test_live_traffic_and_a_backlog_send_the_same(trigger: PushedTrigger) -> None:
-    """(That a replay does is in tests/system/test_oracle.py.)"""
-    dice = random.Random(29)
-    hours = QuietHours(1320, 1439)  # until 23:59 in Paris: for a minute of the traffic
-    rules = {"quiet_hours": hours, "time_zone": "Europe/Paris"}
-    fields = rules_entry(Cap(2, 30), Cap(3, 70), **rules)
-    fields |= campaign_entry(7, delay=20) | campaign_entry(8, priority=9, delay=5)
-    fields |= campaign_entry(9, ignores_caps=True, delay=40)
-    fields |= campaign_entry(10, ignores_quiet_hours=True)
-    for minor, numbers in ((2, [7, 8]), (3, [8, 9, 10]), (4, [7, 10])):
-        fields |= beacon_entry(numbers, minor=minor)
-    await trigger.write_index(fields)
-    trigger.now = epoch("2026-11-20T22:59:00Z")
-    values = []
-    for number in range(400):
-        device = {"udid": dice.choice("abcd")} | dice.choice(({}, {"time_zone": "Asia/Tokyo"}))
-        at = trigger.now - 120 + number * 0.6 + dice.uniform(-6, 6) - NOW / 1000
-        values.append(detection(seconds=at, minor=dice.choice((2, 3, 4)), device=device))
-    records = trigger.records(values)
-    for record in records:
-        trigger.worker.offer([record])
-        await trigger.until_finished()
-    live = [each["id"] for each in await trigger.sent()]
-    await trigger.worker.abandon()
-    await trigger.redis.flushdb()
-    await trigger.write_index(fields)
-    trigger.worker = trigger.assigned()
-    trigger.worker.offer(records)
-    await trigger.until_finished()
-    both = Counter(each["id"] for each in await trigger.sent())
-    assert both == dict.fromkeys(live, 2)
-    assert min(reasons(trigger)[each] for each in ("granted", "capped", "quiet_hours")) > 50

@@ -9,11 +9,13 @@ from engine.process.lifecycle import cancel
 from engine.redis.decisions import DecisionStore
 from engine.redis.devices import DeviceKey
 from rules.geofences import Circle
+from rules.model import Cap
 from tests.redis.index_writer import (
     application_entry,
     campaign_entry,
     circles_entry,
     geofence_entry,
+    rules_entry,
     tag_entry,
 )
 from tests.trigger.pushed import PushedTrigger, located
@@ -41,6 +43,15 @@ async def town(trigger: PushedTrigger) -> PushedTrigger:
         | campaign_entry(8)
     )
     return trigger
+
+
+async def test_priority_counts_over_all_geofences_of_a_position(town: PushedTrigger):
+    rules = rules_entry(Cap(1, 60))
+    await town.write_index(rules | campaign_entry(8, priority=9) | campaign_entry(7, priority=8))
+    await town.push(at())
+    assert [each["campaign"]["id"] for each in await town.sent()] == [8]
+    assert town.count("decisions_total", reason="capped") == 1
+    assert town.count("decisions_total", reason="throttled") == 1  # at the other geofence
 
 
 async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(

@@ -8,7 +8,7 @@ from engine.kafka.offsets import Position
 from engine.redis.visits import VisitsTakenOverError
 from engine.trigger.partition import TriggerPartition
 from rules.geofences import Circle
-from rules.model import Zone
+from rules.model import Cap, Zone
 from tests.redis.index_writer import (
     application_entry,
     beacon_entry,
@@ -87,6 +87,30 @@ async def test_a_visit_from_enter_to_exit(mall: PushedTrigger) -> None:
     assert (await told(mall))[-1] == ("exit", "venue")
     assert mall.count("visits_open") == 0
     assert mall.count("decisions_total", reason="not_entered") == 4 * 5
+
+
+async def test_what_is_taken_in_together_fires_in_the_order_of_records_and_priority(
+    trigger: PushedTrigger,
+) -> None:
+    """A cap leaves one place to each device: to the entry, and to the exit that came before."""
+    await trigger.write_index(
+        rules_entry(Cap(1, 3600), tracks_visits=True)
+        | beacon_entry([7, 8], reach=Zone.NEAR)
+        | beacon_entry([9], minor=3, id=3)
+        | beacon_entry([10], minor=4, id=4)
+        | campaign_entry(7, priority=0)
+        | campaign_entry(8, on="enter")
+        | campaign_entry(9)
+        | campaign_entry(10, on="exit")
+    )
+    trigger.now += 60
+    there = detection("other", minor=4), detection("other", minor=3, seconds=40)
+    await trigger.push(detection(), detection(minor=3, seconds=1), *there)
+    sent = await trigger.sent()
+    assert {(each["device"]["udid"], each["campaign"]["id"]) for each in sent} == {
+        ("phone", 8),
+        ("other", 10),
+    }
 
 
 async def test_companies_that_ask_for_nothing_cost_nothing(trigger: PushedTrigger) -> None:

@@ -9,6 +9,7 @@ from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import inf
 from typing import Annotated, Any, NamedTuple
 
@@ -30,7 +31,8 @@ from engine.trigger.visits import (
     moments_of,
     observation,
 )
-from rules.decision import decide, with_caps
+from rules.caps import refusing_cap
+from rules.decision import decide
 from rules.model import CampaignSnapshot, Decision, Reason
 from rules.schedule import schedule_of
 from rules.visits import (
@@ -219,17 +221,18 @@ class CatalogReplay:
         granting: list[Grant] = []
         for detection in detections:
             placed, now = self._placed(detection), arrival(detection)
+            events, found = self.visits.follow(detection, placed), list[DecidedDetection]()
+            granting += self._fire_silent(events, now)
             if isinstance(placed, Decision):
                 self._decisions[None, placed, False] += detection.detected_at >= self.visits.since
             elif not is_exit(detection):
-                places = self.catalog.places
-                granting += self._fire((at_place(e, places.get(e.key)) for e in placed), now)
-            granting += self._fire_moments(self.visits.follow(detection, placed), now)
+                found = [at_place(each, self.catalog.places.get(each.key)) for each in placed]
+            granting += self._fire([*found, *self._moments(events, silent=False)], now)
         return self._note(granting)
 
     def finish(self) -> list[Grant]:
         """Nothing more comes: visits end. Returns the grants of that."""
-        return self._note(self._fire_moments(self.visits.finish(), 0.0))
+        return self._note(self._fire_silent(self.visits.finish(), 0.0))
 
     def _note(self, granting: list[Grant]) -> list[Grant]:
         granting = [each for each in granting if each.detection.detected_at >= self.visits.since]
@@ -246,27 +249,44 @@ class CatalogReplay:
         owner = data.get(application_field(message.api_key or ""))
         return places_of(detection, owner, owner and data.get(geofences_field(owner.company_id)))
 
-    def _fire_moments(self, moments: Iterable[PendingEvent], now: float) -> list[Grant]:
-        """Decide what moments of visits fire; `now` is when they were found."""
-        granting: list[Grant] = []
-        for each in moments:
-            if each.event.visit.kind != "venue":
-                place = self.catalog.places.get(key_of_visit(each.event.visit))
-                granting += self._fire([at_moment(each, place, "", 0)], now)
-        return granting
+    def _moments(self, events: Iterable[PendingEvent], *, silent: bool) -> list[DecidedDetection]:
+        """What events of visits may fire: those of silence, or the others."""
+        places = self.catalog.places
+        return [
+            at_moment(each, places.get(key_of_visit(each.event.visit)), "", 0)
+            for each in events
+            if each.event.is_silent is silent and each.event.visit.kind != "venue"
+        ]
 
-    def _fire(self, placed: Iterable[DecidedDetection], now: float) -> list[Grant]:
-        """Decide a detection at its places, where it fires a campaign once."""
-        fired = dict[int, Grant]()
-        for each in placed:
-            each.decision = decision = self._decided(each, now, fired)
-            is_counted = each.detected_at >= self.visits.since
-            self._decisions[each.beacon, decision, each.event is not None] += is_counted
+    def _fire_silent(self, events: Iterable[PendingEvent], now: float) -> list[Grant]:
+        """Decide what the ends of silent visits fire, which were found at `now`."""
+        fired = (self._fire([each], now) for each in self._moments(events, silent=True))
+        return list(chain.from_iterable(fired))
+
+    def _fire(self, found: Sequence[DecidedDetection], now: float) -> list[Grant]:
+        """Decide a detection at its places, where it fires a campaign once, and by its visits."""
+        fired = set[int]()
+        grants = list[Grant]()
+        for each in found:
+            each.decision = self._decided(each, now, fired)
             if each.beacon is not None:
-                self._claim(each)
-                for campaign in decision.granted:
-                    fired[campaign.id] = Grant(each, each.beacon, campaign)
-        return list(fired.values())
+                grants += [Grant(each, each.beacon, one) for one in each.decision.granted]
+            if each.event is None:
+                fired.update(one.id for one in each.decision.granted)
+        grants.sort(key=lambda grant: grant.campaign.precedence)
+        fates = [(grant, self._claim(grant)) for grant in grants]
+        for each in found:
+            own = [(grant.campaign, fate) for grant, fate in fates if grant.detection is each]
+            granted, capped = (
+                tuple(campaign for campaign, fate in own if fate is reason)
+                for reason in (Reason.GRANTED, Reason.CAPPED)
+            )
+            if len(granted) < len(own):
+                phase = each.target.phase_at(each.detected_at, self._time_zone(each))
+                each.decision = phase.granting(granted, capped)
+            is_counted = each.detected_at >= self.visits.since
+            self._decisions[each.beacon, each.decision, each.event is not None] += is_counted
+        return [grant for grant, fate in fates if fate is Reason.GRANTED]
 
     def _decided(
         self,
@@ -274,28 +294,38 @@ class CatalogReplay:
         now: float,
         fired: Collection[int],
     ) -> Decision:
-        """The decision; `fired` has what the same position fires already."""
+        """The decision before caps; `fired` has what the same position fires already."""
         if detection.beacon is None:
             return unknown(detection.key)
-        at, device, target = detection.detected_at, detection.device, detection.target
+        at, target, zone = detection.detected_at, detection.target, self._time_zone(detection)
         max_age = inf if detection.is_exit else self.visits.max_age
-        key = DeviceKey(target.venue.company_id, device.udid)
-        zone = device.time_zone or self.catalog.time_zones.get(key)
-        held = self._claims.get(device.udid, _NO_CLAIMS)
+        held = self._claims.get(detection.device.udid, _NO_CLAIMS)
         decision = decide(target, detection.zone, at, now, max_age, held, zone)
         granted = tuple(each for each in decision.granted if each.id not in fired)
         if len(granted) < len(decision.granted):
             decision = target.phase_at(at, zone).granting(granted)
-        return with_caps(decision, target, at, self._sent.get(key, ()), zone)
+        return decision
 
-    def _claim(self, detection: DecidedDetection) -> None:
-        at, udid, decision = detection.detected_at, detection.device.udid, detection.decision
-        for campaign in decision.granted:
-            if campaign.delay > 0:
-                held = self._claims[udid]
-                held[campaign.id] = max(at, held.get(campaign.id, at))
-            if not campaign.ignores_caps:
-                insort(self._sent[DeviceKey(decision.company_id, udid)], at)
+    def _time_zone(self, detection: DecidedDetection) -> str | None:
+        device, company = detection.device, detection.target.venue.company_id
+        known = self.catalog.time_zones
+        return device.time_zone or known.get(DeviceKey(company, device.udid))
+
+    def _claim(self, grant: Grant) -> Reason:
+        """Take the claim and the place in the company's caps. Returns why not, or GRANTED."""
+        detection, place, campaign = grant
+        at, udid, rules = detection.detected_at, detection.device.udid, place.target.rules
+        newest = self._claims.get(udid, _NO_CLAIMS).get(campaign.id, -inf)
+        if campaign.delay > 0 and at < newest + campaign.delay:
+            return Reason.THROTTLED  # by another visit of the same detection
+        if rules.caps and not campaign.ignores_caps:
+            sent = self._sent[DeviceKey(rules.company_id, udid)]
+            if refusing_cap(sent, at, rules.caps) is not None:
+                return Reason.CAPPED
+            insort(sent, at)
+        if campaign.delay > 0:
+            self._claims[udid][campaign.id] = max(at, newest)
+        return Reason.GRANTED
 
     def rows(self, replays: Collection["CatalogReplay"]) -> Iterator[dict[str, Any]]:
         """The results, once all is decided, as objects of --json: reasons, campaigns, visits and

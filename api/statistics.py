@@ -26,12 +26,11 @@ from catalog.models import Campaign, Venue
 from catalog.plain_text import csv_text
 from catalog.session import with_deleted
 from catalog.statistics import (
-    WEEK,
     StatisticFilter,
     StatisticKind,
     StatisticLine,
     day_totals,
-    latest_week,
+    days_of,
     record_totals,
     statistic_lines,
     visit_totals,
@@ -63,10 +62,7 @@ Last = Annotated[Day | None, Query(alias="to", description="Last day; default: t
 
 def _days(request: Request, first: First = None, last: Last = None) -> tuple[date, date]:
     """The first and the last day of a query, both included."""
-    begin, end = latest_week(services_of(request).clock())
-    if last is not None:
-        begin, end = last - min(WEEK, last - date.min), last
-    begin = first or begin
+    begin, end = days_of(services_of(request).clock(), first, last)
     if not 0 <= (end - begin).days <= _MOST_DAYS:
         message = f"accepted: a day not after `to`, and at most {_MOST_DAYS} days before it"
         raise bad_fields({"from": message})

@@ -36,7 +36,7 @@ from rules.visits import LENGTHS
 
 # The offset at which a day begins first.
 _EAST = timedelta(hours=14)
-WEEK = timedelta(days=6)
+_WEEK = timedelta(days=6)
 PLACES: dict[str, Any] = {
     "beacon": Beacon,
     "geofence": Geofence,
@@ -70,23 +70,25 @@ class StatisticLine(NamedTuple):
     place_detections: int
 
 
-def latest_week(now: datetime) -> tuple[date, date]:
-    """The first and the last day of the last week, `now` in UTC.
+def days_of(now: datetime, first: date | None, last: date | None) -> tuple[date, date]:
+    """The first and the last day; by default the first is a week before the last.
 
-    A day begins first in the east, so the last day is the one that has begun there.
+    The last one is by default today, `now` in UTC: where a day begins first, in the east.
     """
-    return now.date() - WEEK, (now + _EAST).date()
+    week_ends = last or now.date()
+    begin = first or week_ends - min(_WEEK, week_ends - date.min)
+    return begin, last or (now + _EAST).date()
 
 
 class StatisticFilter(NamedTuple):
     """Which lines to read: days from `first` to `last`, both included; None is any.
 
-    `company` and `venue` are ids, or texts: names or ids.
+    `company` is an id, `venue` an id, or a text: a name or an id.
     """
 
     first: date
     last: date
-    company: str | int | None = None
+    company: int | None = None
     venue: str | int | None = None
     kind: str | None = None
 
@@ -135,19 +137,17 @@ def _filtered(
     if choice.kind is not None:
         query = query.where(of.kind == choice.kind)
     if choice.company is not None:
-        query = query.where(_has_name_or_id(Company, choice.company))
+        query = query.where(Company.id == choice.company)
     if choice.venue is not None:
-        query = query.where(_has_name_or_id(Venue, choice.venue))
+        query = query.where(_is_venue(choice.venue))
     return query
 
 
-def _has_name_or_id(
-    table: type[Company] | type[Venue], name_or_id: str | int
-) -> ColumnElement[bool]:
+def _is_venue(name_or_id: str | int) -> ColumnElement[bool]:
     if isinstance(name_or_id, int):
-        return table.id == name_or_id
-    by_name = table.name == name_or_id
-    return or_(by_name, table.id == int(name_or_id)) if is_id(name_or_id) else by_name
+        return Venue.id == name_or_id
+    named = Venue.name == name_or_id
+    return or_(named, Venue.id == int(name_or_id)) if is_id(name_or_id) else named
 
 
 _FIGURES = (

@@ -8,18 +8,17 @@ from typer import Option
 
 from catalog.plain_text import csv_text
 from catalog.statistics import (
-    WEEK,
     StatisticFilter,
     StatisticKind,
     StatisticLine,
     VisitTotals,
-    latest_week,
+    days_of,
     statistic_lines,
     visit_totals,
 )
 from engine.cli.command import Json, begin_quietly, command, parsed
 from engine.cli.output import LENGTH_NAMES, echo_json, print_table, say
-from engine.cli.servers import open_migrated_database
+from engine.cli.servers import company_id, open_migrated_database
 
 
 @command(
@@ -50,15 +49,14 @@ async def statistics(
     """
     if csv_file is not None and (visits or as_json):
         raise typer.BadParameter("goes without --visits and --json", param_hint="csv")
-    begin, end = latest_week(datetime.now(UTC))
-    if last:
-        end = parsed("--to", date.fromisoformat, last)
-        begin = max(end, date.min + WEEK) - WEEK
-    begin = parsed("--from", date.fromisoformat, first) if first else begin
+    given = (("--from", first), ("--to", last))
+    days = (parsed(name, date.fromisoformat, day) if day else None for name, day in given)
+    begin, end = days_of(datetime.now(UTC), *days)
     if begin > end:
         raise typer.BadParameter(f"{begin} comes after {end}", param_hint="from")
-    choice = StatisticFilter(begin, end, company, venue, kind)
     settings = begin_quietly()
+    owner = None if company is None else await company_id(settings, company)
+    choice = StatisticFilter(begin, end, owner, venue, kind)
     async with open_migrated_database(settings) as database, database.read() as session:
         if visits:
             found = await visit_totals(session, choice, now=datetime.now(UTC))

@@ -306,10 +306,10 @@ def _newest(query: Any, trace: Any, device_id: int, after: int, limit: int) -> A
 
 
 async def _with_deleted(
-    session: AsyncSession, model: Any, company_id: int, ids: Iterable[int | None], *options: Any
-) -> dict[int | None, Any]:
+    session: AsyncSession, model: Any, company_id: int, ids: Iterable[int], *options: Any
+) -> dict[int, Any]:
     """Those of the records that are the company's, deleted ones included, by id."""
-    query = of_company(model, company_id).where(model.id.in_(set(ids) - {None})).options(*options)
+    query = of_company(model, company_id).where(model.id.in_(ids)).options(*options)
     return {found.id: found for found in await session.scalars(with_deleted(query))}
 
 
@@ -337,7 +337,7 @@ async def shown_decisions(
     session: AsyncSession, company_id: int, decisions: Sequence[StoredDecision]
 ) -> list[Record]:
     """Decisions about a device, as the interface and `proximity device` show them."""
-    places: dict[tuple[str, int | None], Any] = {}
+    places: dict[tuple[str, int], Any] = {}
     for kind, model in PLACES.items():
         heard = {each.beacon for each in decisions if each.kind == kind}
         venue = joinedload(model.venue)
@@ -349,7 +349,7 @@ async def shown_decisions(
     return [_shown(each, places.get((each.kind, each.beacon)), campaigns) for each in decisions]
 
 
-def _shown(kept: StoredDecision, place: Any, campaigns: Mapping[int | None, Any]) -> Record:
+def _shown(kept: StoredDecision, place: Any, campaigns: Mapping[int, Any]) -> Record:
     venue = None if place is None else place.venue
     written = zone_clock((venue and venue.time_zone) or "UTC").written
     return {

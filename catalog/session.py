@@ -31,9 +31,8 @@ transactions neither would see the other's changes.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVarTuple
+from typing import Any, NamedTuple, TypeVarTuple
 
 from sqlalchemy import CompoundSelect, Select, delete, event, insert, inspect, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -227,8 +226,7 @@ _MOST_CHARACTERS = 200
 _MOST_LINKS = 100
 
 
-@dataclass(frozen=True, kw_only=True)
-class Author:
+class Author(NamedTuple):
     """The account that makes a change, its company, and the id of the request."""
 
     company_id: int
@@ -285,11 +283,8 @@ def _entry_of(author: Author, action: str, item: Any) -> dict[str, Any] | None:
         if not fields:
             return None
     return {
-        "company_id": author.company_id,
+        **author._asdict(),
         "create_on": datetime.now(UTC),
-        "account_id": author.account_id,
-        "email": author.email,
-        "request": author.request,
         "action": action,
         "kind": kind,
         "ref": int(state.identity[0]) if state.identity else item.id,

@@ -57,7 +57,7 @@ async def device(company: Company, udid: Udid, as_json: Json = False) -> None:
 
 
 def _show(decision: Mapping[str, Any]) -> None:
-    beacon, kind = decision["beacon"], decision.get("kind", "beacon")
+    beacon, kind = decision["beacon"], decision["kind"]
     place = f"{beacon['name'] or beacon['id']}, {decision['lieu'] or 'deleted'}"
     how = decision["proximity"] if kind == "beacon" else kind
     say(f"{decision['detected_at']}  {decision['reason']}  {how} at {place}")

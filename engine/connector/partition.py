@@ -194,9 +194,10 @@ class CallPartition(PartitionWorker):
     def _start(self, pending: PendingCall) -> None:
         """Schedule one call; its result completes the record."""
         offset, role, message = pending.record.offset, self._role, pending.message
-        pending.span = span = role.tracer.begin(
-            "proximity.connector", pending.record.headers, _about(pending)
-        )
+        company, campaign = message.company.id, message.campaign.id
+        ids: dict[str, str | int] = {"company": company, "campaign": campaign}
+        ids["notification"] = message.id
+        pending.span = span = role.tracer.begin("proximity.connector", pending.record, ids)
 
         def on_result(result: CallResult) -> None:
             self._scheduled.pop(offset, None)
@@ -347,20 +348,6 @@ class CallPartition(PartitionWorker):
                 failed[company, call.outcome] += 1
         for (company, reason), count in failed.items():
             log.warning("calls failed", company=company, reason=reason, count=count)
-
-
-def _about(call: PendingCall) -> dict[str, str | int]:
-    """The attributes of a call's span: ids of the catalog, and no personal data."""
-    return {
-        "messaging.system": "kafka",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": call.record.topic,
-        "messaging.destination.partition.id": str(call.record.partition),
-        "messaging.kafka.offset": call.record.offset,
-        "proximity.company": call.message.company.id,
-        "proximity.campaign": call.message.campaign.id,
-        "proximity.notification": call.message.id,
-    }
 
 
 _offset_of = attrgetter("record.offset")

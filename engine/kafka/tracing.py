@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
+from aiokafka import ConsumerRecord
+
 from engine import engine_version
 from engine.kafka.producer import Headers
 from engine.process.errors import SettingsError
@@ -80,9 +82,14 @@ class Tracer:
     def __init__(self, tracer: Any = None) -> None:
         self._tracer = tracer
 
-    def begin(self, name: str, headers: Headers, attributes: Mapping[str, str | int]) -> Span:
-        """The span of a record; without a sampled trace context that is passed on unchanged."""
-        passed = trace_headers(headers)
+    def begin(
+        self, name: str, record: ConsumerRecord[bytes, bytes], ids: Mapping[str, str | int]
+    ) -> Span:
+        """The span of a record; without a sampled trace context that is passed on unchanged.
+
+        `ids` are those of the catalog that its work is about, and no personal data.
+        """
+        passed = trace_headers(record.headers)
         if self._tracer is None or not passed:
             return Span(passed)
         from opentelemetry.trace import SpanKind, set_span_in_context
@@ -90,8 +97,15 @@ class Tracer:
 
         propagator = TraceContextTextMapPropagator()
         context = propagator.extract({name: value.decode() for name, value in passed})
+        attributes = {
+            "messaging.system": "kafka",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": record.topic,
+            "messaging.destination.partition.id": str(record.partition),
+            "messaging.kafka.offset": record.offset,
+        } | {f"proximity.{each}": id_ for each, id_ in ids.items()}
         span = self._tracer.start_span(
-            name, context=context, kind=SpanKind.CONSUMER, attributes=dict(attributes)
+            name, context=context, kind=SpanKind.CONSUMER, attributes=attributes
         )
         if not span.is_recording():
             return Span(passed)

@@ -6,10 +6,9 @@ watcher. Streams are used, not pub/sub: they work alike on a cluster, and a stre
 is bounded and deleted after ten seconds.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -116,12 +115,7 @@ class TailStore(RedisStore):
 
     async def read(self, name: str, after: str, most: int = _MOST_KEPT) -> LiveDecisions:
         """The decisions for a watcher after a position. Waits up to 250 ms for the first one."""
-        async with asyncio.timeout(self.deadline + _BLOCK_MS / 1000):
-            read = self.redis.xread({self._stream(name): after}, count=most, block=_BLOCK_MS)
-            streams: Any = await read
-        # XREAD answers with a mapping under RESP3 and with pairs under RESP2.
-        by_stream = streams.items() if isinstance(streams, dict) else streams or ()
-        messages = [message for _, of_stream in by_stream for message in of_stream]
+        messages = await self._read_stream(self._stream(name), after, most, _BLOCK_MS)
         position = messages[-1][0].decode() if messages else after
         found = readable((fields[b"d"] for _, fields in messages), _read_decision)
         return LiveDecisions(position, found)

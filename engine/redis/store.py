@@ -31,6 +31,16 @@ class RedisStore:
         """Commands that are sent together, and are no transaction."""
         return self.redis.pipeline(transaction=False)
 
+    async def _read_stream(
+        self, key: str, after: str, most: int, block_ms: int
+    ) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """The messages of a stream after a position. Waits up to `block_ms` for the first one."""
+        async with asyncio.timeout(self.deadline + block_ms / 1000):
+            streams: Any = await self.redis.xread({key: after}, count=most, block=block_ms)
+        # XREAD answers with a mapping under RESP3 and with pairs under RESP2.
+        by_stream = streams.items() if isinstance(streams, dict) else streams or ()
+        return [message for _, of_stream in by_stream for message in of_stream]
+
     async def _answer(self, call: Awaitable[Any]) -> Any:
         async with asyncio.timeout(self.deadline):
             return await call

@@ -94,7 +94,8 @@ class MessageWriter:
                 value = b"".join((*pieces, parts.content))
                 headers, span = [("id", text), parts.header], None
                 if is_traced:
-                    span = self._span_of(decided, campaign)
+                    ids_ = {"company": decided.decision.company_id, "campaign": campaign.id}
+                    span = self._tracer.begin("proximity.trigger", decided.record, ids_)
                     headers += span.headers
                 messages.append(
                     Message(parts.topic, key, value, headers, decided, campaign, id_, span)
@@ -155,19 +156,6 @@ class MessageWriter:
         else:
             self._known[campaign.id] = parts
         return parts
-
-    def _span_of(self, decided: DecidedDetection, campaign: CampaignSnapshot) -> Span:
-        record = decided.record
-        attributes = {
-            "messaging.system": "kafka",
-            "messaging.operation.type": "process",
-            "messaging.destination.name": record.topic,
-            "messaging.destination.partition.id": str(record.partition),
-            "messaging.kafka.offset": record.offset,
-            "proximity.company": decided.decision.company_id,
-            "proximity.campaign": campaign.id,
-        }
-        return self._tracer.begin("proximity.trigger", record.headers, attributes)
 
 
 def _content(

@@ -1,7 +1,7 @@
 """One partition of the role `trigger`: its queue, its open records, and its progress."""
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -133,7 +133,7 @@ class TriggerPartition(PartitionWorker):
         self._bytes = 0  # in flight, those of the queue included
         self._offsets = OffsetTracker(begin.offset)
         self._parts: dict[int, int] = {}  # left of records with several detections, by offset
-        self._letters: deque[DeadLetter] = deque()
+        self._letters: list[DeadLetter] = []
         self._publishing: dict[str, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
         self._cycle.join(self)
@@ -292,12 +292,8 @@ class TriggerPartition(PartitionWorker):
     async def _run_letters(self) -> None:
         """Publish dead letters, a bounded number at once."""
         while self._letters:
-            letters, size = list[DeadLetter](), 0
-            while self._letters and len(letters) < _LETTERS_AT_ONCE:
-                letters.append(self._letters.popleft())
-                size += record_bytes([letters[-1].record])
-                if size >= self._in_flight.cycle_bytes:
-                    break
+            letters = self._letters[:_LETTERS_AT_ONCE]
+            del self._letters[:_LETTERS_AT_ONCE]
             with self._cycle.step("publish"):
                 await self._cycle.letters.publish(letters)
             self.finish_records([letter.record for letter in letters])

@@ -324,14 +324,11 @@ class IndexWatch(RedisStore):
 
     async def _apply_changes(self, position: MessageId) -> MessageId:
         after = "{}-{}".format(*position)
-        async with asyncio.timeout(self.deadline + _BLOCK_MS / 1000):
-            streams: Any = await self.redis.xread(
-                {self._keys.changes: after}, count=_MOST_CHANGES, block=_BLOCK_MS
-            )
-        for _, messages in _by_stream(streams):
-            self._apply(fields[b"keys"] for _, fields in messages)
-            position = _parse_id(messages[-1][0])
-        return position
+        messages = await self._read_stream(self._keys.changes, after, _MOST_CHANGES, _BLOCK_MS)
+        if not messages:
+            return position
+        self._apply(fields[b"keys"] for _, fields in messages)
+        return _parse_id(messages[-1][0])
 
     def _apply(self, changes: Iterable[bytes]) -> None:
         """Drop the changed places, in one pass over the cache."""
@@ -352,8 +349,3 @@ def _parse_id(message: bytes) -> MessageId:
     """A message's id as numbers, which compare in the stream's order."""
     milliseconds, _, sequence = message.partition(b"-")
     return int(milliseconds), int(sequence)
-
-
-def _by_stream(streams: Any) -> Any:
-    """XREAD answers with a mapping under RESP3 and with pairs under RESP2."""
-    return streams.items() if isinstance(streams, dict) else streams or ()

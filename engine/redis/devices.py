@@ -117,11 +117,6 @@ class DeviceLookup:
             found.update(await self._read(list(missing)))
         return found
 
-    async def find_time_zones(self, keys: Collection[DeviceKey]) -> Mapping[DeviceKey, str | None]:
-        """The devices' time zones by their records; None if there is none."""
-        found = await self.find(keys)
-        return {key: None if (record := found[key]) is None else record.time_zone for key in keys}
-
     def remembered_time_zone(self, key: DeviceKey) -> str | None:
         """The device's time zone as found within the last minute, else NOT_ASKED."""
         read_at, record = self._recent.get(key, _NEVER_READ)

@@ -224,9 +224,10 @@ class Cycle:
             and each.device.time_zone is None
         ]
         if asked:
-            zones = await self.devices.find_time_zones({each.device_key for each in asked})
+            found = await self.devices.find({each.device_key for each in asked})
             for each in asked:
-                each.time_zone = zones[each.device_key]
+                record = found[each.device_key]
+                each.time_zone = None if record is None else record.time_zone
         return {id(each) for each in asked}
 
     def _prepare(

@@ -13,7 +13,6 @@ from aiokafka import ConsumerRecord, TopicPartition
 from catalog.bounds import chunked
 from engine.kafka.dead_letters import DeadLetter
 from engine.kafka.offsets import OffsetTracker, Position
-from engine.kafka.producer import Publisher
 from engine.kafka.transactions import TransactionalPublisher, TransactionalWorker
 from engine.kafka.workers import PartitionWorker, Records
 from engine.process.lifecycle import cancel
@@ -70,12 +69,10 @@ def record_bytes(records: Records) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class TriggerRole:
-    """The objects that the partitions of one process share. `make_cycle` makes a cycle that
-    publishes with the given publisher, `cycle` is that of the process."""
+    """The objects that the partitions of one process share."""
 
     intake: Intake
     cycle: Cycle
-    make_cycle: Callable[[Publisher], Cycle]
     claim_memory: ClaimMemory
     in_flight: InFlightBytes
     batch_records: int
@@ -93,7 +90,8 @@ class TriggerRole:
         if publisher is None:
             return TriggerPartition(partition, begin, on_progress, role=self)
         tracking = replace(self.tracking, publisher=publisher, in_transactions=True)
-        role = replace(self, cycle=self.make_cycle(publisher), tracking=tracking)
+        cycle = replace(self.cycle, letters=replace(self.cycle.letters, publisher=publisher))
+        role = replace(self, cycle=cycle, tracking=tracking)
         return TransactionalWorker(
             partition,
             publisher=publisher,

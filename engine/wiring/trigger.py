@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -116,9 +115,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         max_age=settings.max_detection_age,
         clock=clock,
     )
-    letters = parts.dead_letters(clock)
-    make_cycle = partial(
-        Cycle,
+    cycle = Cycle(
         index=index,
         # A record that is older than max_detection_age triggers nothing when it comes again.
         claims=Claims(
@@ -128,6 +125,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
         writer=MessageWriter(
             topics=topics, lifetime=settings.notification_lifetime, tracer=parts.tracer
         ),
+        letters=parts.dead_letters(clock),
         feed=feed,
         counter=counter,
         metrics=metrics,
@@ -137,8 +135,7 @@ def trigger_role(parts: ProcessParts, clock: Callable[[], float] = time.time) ->
     )
     return TriggerRole(
         intake=intake,
-        cycle=make_cycle(letters=letters),
-        make_cycle=lambda publisher: make_cycle(letters=replace(letters, publisher=publisher)),
+        cycle=cycle,
         claim_memory=ClaimMemory(HELD_CLAIMS),
         in_flight=in_flight,
         batch_records=min(settings.batch_records, MOST_RECORDS),

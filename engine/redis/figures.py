@@ -137,15 +137,14 @@ class RecentDetectionStore(RedisStore):
         return f"{self.prefix}recent:{venue_id}:{minute}"
 
 
-@dataclass(kw_only=True)
-class RecentCounts:
+@dataclass(kw_only=True, eq=False)
+class RecentCounts(RecentDetectionStore):
     """Writes how many detections each beacon had in the last minutes to Redis, every few seconds.
 
     They are for the plan of a venue and may be too low: batches do not wait for Redis, counts that
     cannot be written are dropped, and a crash loses those of some seconds. SQL has exact figures.
     """
 
-    store: RecentDetectionStore
     metrics: Metrics
     _gathered: Counter[BeaconMinute] = field(default_factory=Counter)
 
@@ -162,6 +161,6 @@ class RecentCounts:
         if not counts:
             return
         try:
-            await self.store.add(counts)
+            await self.add(counts)
         except (RedisError, OSError, TimeoutError):
             self.metrics.redis_errors.inc()

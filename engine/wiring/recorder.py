@@ -20,7 +20,7 @@ from engine.recorder.readers import (
     RecordReader,
 )
 from engine.recorder.retention import Retention
-from engine.redis.figures import BeaconMinute, RecentCounts, RecentDetectionStore
+from engine.redis.figures import BeaconMinute, RecentCounts
 from engine.wiring.parts import ProcessParts, Role
 from rules.schedule import DAY
 
@@ -33,8 +33,7 @@ def build_recorder(parts: ProcessParts) -> Role:
     ledger: Ledger = (PostgresLedger if database.dialect == "postgresql" else SqliteLedger)(
         database.engine
     )
-    store = RecentDetectionStore(**parts.stores.redis_options)
-    recent = RecentCounts(store=store, metrics=parts.metrics)
+    recent = RecentCounts(metrics=parts.metrics, **parts.stores.redis_options)
     recorder = recorder_of(parts, ledger, on_recent=recent.note)
     # A recorder that is behind writes all that may be in flight in one transaction, which adds up
     # what it has several times of a device or a beacon.

@@ -145,7 +145,8 @@ class TriggerPartition(PartitionWorker):
     def position(self) -> Position:
         """The one before which all records are finished, and counted in visits."""
         done, unsaved = self._offsets.done, self.visits.unsaved_from
-        return self._position._replace(offset=done if unsaved is None else min(done, unsaved))
+        offset = done if unsaved is None else min(done, unsaved)
+        return Position(offset, self._position.topic_id)
 
     @property
     def failure(self) -> BaseException | None:

@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from zlib import crc32
 
 import msgspec
-import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
     KafkaError,
@@ -25,10 +24,8 @@ from aiokafka.errors import (
 
 from engine.kafka.client import REQUEST_SECONDS, connection_options
 from engine.process.failures import Backoff, ServerErrors, kafka_may_recover
-from engine.process.lifecycle import cancel
+from engine.process.lifecycle import cancel, close_within
 from engine.process.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 LARGEST_MESSAGE = 32 * 1024 * 1024
 LARGEST_REQUEST = LARGEST_MESSAGE + 1024 * 1024  # with its headers
@@ -192,11 +189,7 @@ class Publisher:
     async def close(self) -> None:
         """Disconnect within 1 s. Messages of finished `publish` calls are acknowledged."""
         await cancel(self._replaced)
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._producer.stop()
-        except TimeoutError:
-            log.warning("closing took too long", what="producer", seconds=_CLOSE_SECONDS)
+        await close_within(_CLOSE_SECONDS, "producer", self._producer.stop)
 
     async def publish(
         self,

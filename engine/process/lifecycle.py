@@ -15,7 +15,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from types import FrameType
 from typing import Any, NamedTuple, Self
 
@@ -122,6 +122,15 @@ async def run_services(
         await cancel(front | back)
     if failure is not None:
         raise failure
+
+
+async def close_within(seconds: float, what: str, close: Callable[[], Awaitable[None]]) -> None:
+    """Close within a deadline, so that a server that hangs cannot keep the process from ending."""
+    try:
+        async with asyncio.timeout(seconds):
+            await close()
+    except TimeoutError:
+        log.warning("closing took too long", what=what, seconds=seconds)
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:

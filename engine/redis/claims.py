@@ -30,7 +30,7 @@ from engine.redis.store import RedisStore, readable
 from rules.explanation import DeviceHistory, HeldClaim
 from rules.model import Cap
 
-_TAGS = 64  # slots over which a cluster spreads devices
+TAGS = 64  # slots over which a cluster spreads devices
 _MOST_READ = 32  # devices in a script call, which reads up to 4,096 claims (claim.lua)
 _MOST_UPDATED = 1000
 _REQUEST = Struct(">q16sqqB")
@@ -131,7 +131,7 @@ def calls_of_requests(
     calls, open_calls = list[_Call](), dict[int, _Call]()
     for position, device in enumerate(devices):
         name = device.udid.encode()
-        tag = crc32(name) % _TAGS
+        tag = crc32(name) % TAGS
         key, group = b"%bclaims:{%d}:%b" % (prefix, tag, name), tag if clustered else 0
         call = open_calls.get(group)
         if call is None or len(call.read) + device.read > _MOST_READ:
@@ -170,7 +170,7 @@ def update_arguments(update: ClaimUpdate) -> tuple[int | str | bytes, ...]:
 
 def claim_tag(udid: str) -> int:
     """The hash tag of a device's claims, which determines their slot in a cluster."""
-    return crc32(udid.encode()) % _TAGS
+    return crc32(udid.encode()) % TAGS
 
 
 def _script(name: str) -> str:

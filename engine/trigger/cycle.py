@@ -32,7 +32,7 @@ from engine.redis.devices import DeviceLookup
 from engine.trigger.claim_memory import READ, claim_keys
 from engine.trigger.decision_counts import DecisionCounter
 from engine.trigger.decision_feed import DecisionFeed
-from engine.trigger.grants import DecidedDetection, decide_from_memory, plan_of
+from engine.trigger.grants import DecidedDetection, decide_from_memory
 from engine.trigger.message import Message, MessageWriter
 from engine.trigger.place_index import PlaceIndex
 from rules.model import Cap
@@ -106,7 +106,7 @@ class Cycle:
         """Queue detections that may fire."""
         for each in decided:
             company = each.decision.company_id
-            each.plan = plan_of(each.decision, each.beacon)
+            each.make_plan()
             queue = self._queues.get(company)
             if queue is None:
                 queue = self._queues[company] = deque()
@@ -253,7 +253,7 @@ class Cycle:
                 each.decision = decide_from_memory(each, remembered, now, self.max_age)
                 if not each.decision.granted:
                     continue
-                each.plan = plan_of(each.decision, each.beacon)
+                each.make_plan()
             packed, caps = each.prepare(), each.plan.caps
             if packed:
                 read = READ not in claims and len(unread) < _MOST_READ and udid not in unread

@@ -36,7 +36,6 @@ _VERSION_5 = 0x00000000_0000_5000_8000_000000000000  # and the variant of RFC 95
 _MOST_LISTED = 50  # campaigns of a decision that is shown
 _OTHER_FIELDS = 600  # bytes of a message without its campaign's texts
 _NO_CLAIMS: dict[int, float] = {}
-_NO_RULES = CompanyRules(company_id=0)
 
 # The reasons of decisions that check no campaign; places share such decisions.
 SHARED = frozenset(list(Reason)[: list(Reason).index(Reason.INACTIVE)])
@@ -79,10 +78,8 @@ class Plan(msgspec.Struct, frozen=True):
         return not claims.keys().isdisjoint(self.held_by)
 
 
-def plan_of(decision: Decision, beacon: IndexedPlace | None) -> Plan:
+def plan_of(decision: Decision, beacon: IndexedPlace) -> Plan:
     """The plan of the decision at this place, which remembers the last one."""
-    if beacon is None:
-        return _compile(decision, _NO_RULES)
     plan: Plan | None = beacon.plan
     if plan is None or plan.decision is not decision:
         plan = beacon.plan = _compile(decision, beacon.target.rules)
@@ -173,6 +170,10 @@ class DecidedDetection(msgspec.Struct, gc=False):
         """The place, if the index has it, as the target of a detection, or of a moment."""
         target, event = cast(IndexedPlace, self.beacon).target, self.event
         return target if event is None else target.at_moment(event.type, event.minutes)
+
+    def make_plan(self) -> None:
+        """Find the plan of the decision, which grants campaigns."""
+        self.plan = plan_of(self.decision, cast(IndexedPlace, self.beacon))
 
     def prepare(self) -> bytes:
         """Name the notifications of the granted campaigns. Returns the packed requests for claims,

@@ -122,7 +122,7 @@ class Intake:
             each = at_place(detection, beacons.get(detection.key))
             if located.grids:
                 each.elsewhere = _fired_by_record(each, decided)
-            if each.beacon is not None and each.beacon.target.rules.quiet_hours is not None:
+            if each.beacon is not None:
                 rules = each.beacon.target.rules
                 each.time_zone = remembered_time_zone(each.device, rules, self.devices)
             each.decision = decide_from_memory(each, remembered, now, self.max_age)

@@ -37,10 +37,9 @@ _OF_A_CAMPAIGN = 900  # approximate bytes of its object, schedule and share of t
 class IndexedPlace:
     """A place ready to decide and to notify: compiled once, used for every detection.
 
-    `connector` is the company's, if a campaign needs it; `rules` the company's, if it has set any.
-    `campaign_ids` are those of all campaigns that are aimed at it, usable or not. `visited` are the
-    place and its venue, if somebody needs visits there. `shares` belongs to the cache,
-    `encoded_place` to message.py, `plan` to grants.py.
+    `connector` is the company's, if a campaign needs it. `campaign_ids` are those of all campaigns
+    that are aimed at it, usable or not. `visited` are the place and its venue, if somebody needs
+    visits there. `encoded_place` belongs to message.py, `plan` to grants.py.
     """
 
     __slots__ = (
@@ -52,8 +51,6 @@ class IndexedPlace:
         "place",
         "plan",
         "reference",
-        "rules",
-        "shares",
         "target",
         "venue_reference",
         "visited",
@@ -82,7 +79,6 @@ class IndexedPlace:
         self.venue_reference = VenueReference(venue.id, venue.name)
         self.company_reference = CompanyReference(venue.company_id)
         self.connector = connector
-        self.rules = rules
         self.visited = visited_at(place, self.campaigns, rules)
         self.campaign_ids = tuple({*campaign_ids, *(campaign.id for campaign in given)})
 
@@ -92,7 +88,7 @@ class IndexedPlace:
             self.place == other.place
             and self.campaigns == other.campaigns
             and self.connector == other.connector
-            and self.rules == other.rules
+            and self.target.rules == other.target.rules
             and self.campaign_ids == other.campaign_ids
         )
 

@@ -1,6 +1,5 @@
 """What the roles of a process share: the clients of its servers, consumers, the publisher."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -29,6 +28,7 @@ from engine.kafka.workers import PartitionWorker
 from engine.process.errors import SchemaError
 from engine.process.failures import database_may_recover, describe
 from engine.process.health import PROBE, ClockSkew, probe
+from engine.process.lifecycle import close_within
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
 from engine.redis.devices import DeviceLookup
@@ -61,13 +61,13 @@ async def open_stores(
     """
     async with AsyncExitStack() as stack:
         redis = connect_redis(settings.redis_url.get_secret_value(), timeout=REDIS_SECONDS)
-        stack.push_async_callback(_close, "Redis", redis.aclose)
+        stack.push_async_callback(close_within, _CLOSE_SECONDS, "Redis", redis.aclose)
         database = open_database(
             settings.database_url.get_secret_value(),
             command_timeout=command_timeout,
             pool_size=settings.database_pool,
         )
-        stack.push_async_callback(_close, "SQL", database.close)
+        stack.push_async_callback(close_within, _CLOSE_SECONDS, "SQL", database.close)
         options: Any = {"redis": redis, "prefix": settings.redis_prefix, "deadline": REDIS_SECONDS}
         yield Stores(
             redis=redis, database=database, index_store=IndexStore(**options), redis_options=options
@@ -96,15 +96,6 @@ def device_eraser(settings: Settings, stores: Stores) -> DeviceEraser:
         retention=partial(read_retention, settings),
         **stores.redis_options,
     )
-
-
-async def _close(what: str, close: Callable[[], Awaitable[None]]) -> None:
-    """Close within a deadline, so that a server that hangs cannot keep the process from ending."""
-    try:
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await close()
-    except TimeoutError:
-        log.warning("closing took too long", what=what, seconds=_CLOSE_SECONDS)
 
 
 async def refuse_old_schema(database: Database) -> None:

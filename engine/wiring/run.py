@@ -24,6 +24,7 @@ from engine.process.lifecycle import (
 )
 from engine.process.metrics import Metrics
 from engine.process.settings import Settings
+from engine.redis.claims import TAGS
 from engine.redis.role_states import RedisInspection, RoleStateStore
 from engine.wiring.parts import (
     ProcessParts,
@@ -41,7 +42,6 @@ _ALWAYS_NEEDED = {"kafka", "redis"}
 _KAFKA_SECONDS = 1.5
 _PROBE_INTERVAL = 5.0
 _PROBE_SECONDS = 60
-_TAGS = 64  # the hash tags of the claims, which include those of the index
 
 
 async def run_roles(
@@ -112,7 +112,7 @@ def _probes(parts: ProcessParts, cluster: KafkaCluster) -> dict[str, Check]:
 
     async def write_to_redis() -> None:
         # Each node that holds claims, because a single node may be full, or a replica by now.
-        tags = range(_TAGS) if isinstance(redis, RedisCluster) else range(1)
+        tags = range(TAGS) if isinstance(redis, RedisCluster) else range(1)
         pipeline = redis.pipeline(transaction=False)
         for tag in tags:
             key = f"{parts.settings.redis_prefix}probe:{{{tag}}}"

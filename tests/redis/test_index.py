@@ -93,14 +93,13 @@ async def test_a_connector_is_read_where_a_campaign_uses_it_and_the_rules_of_the
 ) -> None:
     await built.put(connector_entry("https://one.example/"))
     found = await one(index)
-    assert (found.connector, found.rules) == (None, None)
+    assert (found.connector, found.target.rules.caps) == (None, ())
     await built.put(campaign_entry(7, format="connector", content=None) | rules_entry(Cap(3, 60)))
     index.cache.drop_all()
     found = await one(index)
     assert found.connector is not None
     assert found.connector.url == "https://one.example/"
-    assert found.rules is not None
-    assert found.rules.caps == (Cap(3, 60),)
+    assert found.target.rules.caps == (Cap(3, 60),)
 
 
 # Changes: the engine receives them and drops stale entries

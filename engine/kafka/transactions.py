@@ -17,7 +17,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
@@ -40,8 +39,6 @@ from engine.kafka.workers import PartitionRestartError, PartitionWorker, Records
 from engine.process.failures import Backoff, describe, retry
 from engine.process.metrics import Metrics, StepTimer
 from engine.process.settings import Settings
-
-log = structlog.get_logger(__name__)
 
 _RETRY_SECONDS = 1.0
 _BACKOFF_MS = 50

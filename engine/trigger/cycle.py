@@ -348,8 +348,11 @@ class Cycle:
                 place = CapPlace(pack_caps(company, caps), "refused")
             updates.append(
                 ClaimUpdate(
-                    *(campaign.id, udid, message.notification_id, at),
-                    campaign.delay,
+                    campaign_id=campaign.id,
+                    udid=udid,
+                    notification_id=message.notification_id,
+                    detected_at=at,
+                    delay=campaign.delay,
                     keep=0,
                     place=place,
                 )

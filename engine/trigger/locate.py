@@ -39,7 +39,7 @@ async def locate(detections: list[DecodedDetection], index: PlaceIndex) -> Locat
     at_positions = {_api_key(each) for each in keyless if each.message.position is not None}
     asked = [owner for key in at_positions if (owner := owners[key]) is not None]
     companies = {owner.company_id for owner in asked}
-    # (The filter looks at the rules.)
+    # (The rules are for the compiled filter, which decides by what is cached.)
     fields_read = [
         field(company) for company in companies for field in (geofences_field, rules_field)
     ]

@@ -238,10 +238,10 @@ class PartitionVisits:
             if decision.reason in (Reason.OUTSIDE, Reason.INACCURATE)
         ]
         for detection, place, company in (*placed, *nowhere):
-            arrived = detection.record.timestamp / 1000
+            written = detection.record.timestamp / 1000
+            arrived = written if written > 0 else tracking.clock()
             seen = observation(
-                *(detection, place, arrived if arrived > 0 else tracking.clock()),
-                *(tracking.max_age, tracking.path_loss_exponent),
+                detection, place, arrived, tracking.max_age, tracking.path_loss_exponent
             )
             if seen is not None:
                 visited = () if place is None else place.visited

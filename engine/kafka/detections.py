@@ -1,7 +1,7 @@
 """Decodes records into detections for the rules, or into dead letters."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
@@ -9,10 +9,12 @@ from uuid import UUID
 import msgspec
 from aiokafka import ConsumerRecord
 
+from catalog.index.entries import ApplicationEntry
 from engine.kafka.dead_letters import DeadLetter, DeadLetterLimit, DeadLetterReason
 from engine.kafka.messages import LONGEST_VALUE, Detection, check_device, parse, shown
 from engine.kafka.workers import Records
-from rules.model import PlaceKind, Zone
+from rules.geofences import Circle, GeofenceGrid
+from rules.model import PlaceKind, Reason, Zone
 from rules.parsing import USUAL_NAMES, parse_zone, zone_from_rssi
 
 Message = TypeVar("Message")
@@ -120,6 +122,26 @@ class DecodedDetection(msgspec.Struct, gc=False):
     zone: Zone
     detected_at: float
     index: int = 0
+
+
+def find_keys(
+    detection: DecodedDetection, application: ApplicationEntry | None, grid: GeofenceGrid | None
+) -> Sequence[PlaceKey] | Reason:
+    """The keys of the places of a position or a scanned tag, or why it has none.
+
+    `application` is the one of its api_key; `grid` has the geofences of the application's company.
+    """
+    tag, position, inside = detection.message.tag, detection.message.position, list[Circle]()
+    if application is None or not application.admits(detection.detected_at):
+        return Reason.UNKNOWN_APPLICATION
+    if tag is not None:
+        return (TagKey(application.company_id, tag.kind, tag.value),)
+    if position is not None and grid is not None:
+        inside = grid.containing(position.latitude, position.longitude)
+    if position is None or not inside:
+        return Reason.OUTSIDE
+    keys = [GeofenceKey(circle.id) for circle in inside if circle.admits(position.accuracy)]
+    return keys or Reason.INACCURATE
 
 
 def decode_record(record: Record, path_loss_exponent: float) -> DecodedDetection:

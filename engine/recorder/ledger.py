@@ -28,10 +28,11 @@ from engine.kafka.detections import (
     GeofenceKey,
     PlaceKey,
     TagKey,
+    find_keys,
 )
 from engine.kafka.offsets import Position
 from rules.geofences import Circle, GeofenceGrid
-from rules.model import PlaceKind
+from rules.model import PlaceKind, Reason
 
 DeviceIdentity: TypeAlias = tuple[int, str]  # a device's company and its udid there
 StoredDevice: TypeAlias = tuple[int, bool]  # its id, and whether it is a test device
@@ -276,15 +277,10 @@ async def find_places(
         if each.key is not None:
             return (each.key,)
         application = applications.get(each.message.api_key or "")
-        if application is None or not application.admits(each.detected_at):
-            return ()
-        company_id, tag, at = application.company_id, each.message.tag, each.message.position
-        if tag is not None and "\0" not in tag.value:
-            return (TagKey(company_id, tag.kind, tag.value),)
-        if at is None or company_id not in grids:
-            return ()
-        inside = grids[company_id].containing(at.latitude, at.longitude)
-        return [GeofenceKey(circle.id) for circle in inside if circle.admits(at.accuracy)]
+        grid = None if application is None else grids.get(application.company_id)
+        keys = find_keys(each, application, grid)
+        has_nul = each.message.tag is not None and "\0" in each.message.tag.value
+        return () if has_nul or isinstance(keys, Reason) else keys
 
     keyed = [(each, key) for each in batch for key in keys_of(each)]
     found = await transaction.active_places({key for _, key in keyed})

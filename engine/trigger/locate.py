@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from catalog.index.entries import ApplicationEntry, application_field, geofences_field, rules_field
-from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey
+from engine.kafka.detections import BeaconKey, DecodedDetection, GeofenceKey, TagKey, find_keys
 from engine.trigger.place_index import PlaceIndex
 from rules.decision import refusal
 from rules.geofences import GeofenceGrid
@@ -70,22 +70,12 @@ def places_of(
 
     `grid` has the geofences of the application's company.
     """
-    company, message = 0 if application is None else application.company_id, detection.message
-    if message.tag is not None:
-        detection.key = TagKey(company, message.tag.kind, message.tag.value)
-    if application is None or not application.admits(detection.detected_at):
-        return refusal(Reason.UNKNOWN_APPLICATION, company)
-    if message.tag is not None:
-        return (detection,)
-    position = message.position
-    inside = []
-    if position is not None and grid is not None:
-        inside = grid.containing(position.latitude, position.longitude)
-    if position is None or not inside:
-        return refusal(Reason.OUTSIDE, company)
-    keys = [GeofenceKey(circle.id) for circle in inside if circle.admits(position.accuracy)]
-    if not keys:
-        return refusal(Reason.INACCURATE, company)
+    company, tag = 0 if application is None else application.company_id, detection.message.tag
+    if tag is not None:
+        detection.key = TagKey(company, tag.kind, tag.value)
+    keys = find_keys(detection, application, grid)
+    if isinstance(keys, Reason):
+        return refusal(keys, company)
     detection.key = keys[0]
     return [detection, *(replace(detection, key=key) for key in keys[1:])]
 

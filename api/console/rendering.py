@@ -50,9 +50,12 @@ def previewed(content: str) -> Response:
 
 
 def csv_file(name: str, rows: Iterable[Sequence[Any]]) -> Response:
-    """Rows as a file that the browser stores; no spreadsheet reads a text in it as a formula."""
+    """Rows as a file that the browser stores; no spreadsheet reads a text in it as a formula.
+
+    The mark at its begin tells spreadsheets that it is UTF-8.
+    """
     headers = {"content-disposition": f'attachment; filename="{name}.csv"'}
-    return Response(csv_text(rows), media_type="text/csv", headers=headers)
+    return Response("\ufeff" + csv_text(rows), media_type="text/csv", headers=headers)
 
 
 def _fault(faults: Mapping[str, str], name: str) -> str:

@@ -6,6 +6,7 @@ else every second one in one of these.
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,7 +105,9 @@ async def test_a_reader_sees_what_a_phone_shows(visit: BrowserVisit, world: Worl
     await visit.walk(steps)
 
 
-async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World):
+async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World, tmp_path: Path):
+    sheet = tmp_path / "beacons.csv"
+    sheet.write_bytes("name\nCafé".encode("windows-1252"))
     stall = world.bodies.beacon(name="Stall", x=None, y=None)
     await world.visitor.made(f"/region/{world.ids['venue']}/beacon", stall)
 
@@ -142,6 +145,10 @@ async def test_a_venue_manager_places_beacons(visit: BrowserVisit, world: World)
         page.until(lambda: page.unit() > 1.4 * before, "a larger plan")
         page.field("Kiosk").click()
         page.until(lambda: page.field("x").get_attribute("value") == "20", "the form")
+        page.open(f"/console/venues/{world.ids['venue']}/beacons/import")
+        page.driver.find_element(By.ID, "csv-file").send_keys(str(sheet))
+        text = page.driver.find_element(By.ID, "csv")
+        page.until(lambda: text.get_attribute("value") == "name\nCafé", "the file's text")
         assert page.complaints() == []
 
     await visit.walk(steps)

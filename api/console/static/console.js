@@ -75,13 +75,26 @@
   });
   document.body.addEventListener("htmx:afterOnLoad", () => { away.hidden = true; });
 
+  // Spreadsheets on Windows write plain CSV in an older encoding.
+  const textOf = (bytes) => {
+    try {
+      return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    } catch {
+      return new TextDecoder("windows-1252").decode(bytes);
+    }
+  };
+
   each("input[type=file][data-into]", (chooser) => chooser.addEventListener("change", () => {
     const file = chooser.files[0], field = document.getElementById(chooser.dataset.into);
     if (!file) return;
     chooser.setCustomValidity(file.size > Number(chooser.dataset.most) ? chooser.dataset.tooLarge : "");
     if (!chooser.reportValidity()) return;
+    if (field.tagName === "TEXTAREA") {
+      file.arrayBuffer().then((bytes) => { field.value = textOf(bytes); });
+      return;
+    }
     const reader = new FileReader();
     reader.addEventListener("load", () => { field.value = reader.result; });
-    reader[field.tagName === "TEXTAREA" ? "readAsText" : "readAsDataURL"](file);
+    reader.readAsDataURL(file);
   }));
 })();

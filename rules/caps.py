@@ -4,10 +4,10 @@ Times are those of detections, in epoch seconds, in order. scripts/caps.lua has 
 live detections.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Sequence
 
-from rules.model import Campaigns, CampaignSnapshot, Cap
+from rules.model import Cap
 
 
 def refusing_cap(sent: Sequence[float], at: float, caps: Sequence[Cap]) -> Cap | None:
@@ -21,22 +21,6 @@ def next_place(sent: Sequence[float], at: float, caps: Sequence[Cap]) -> float:
     while (cap := refusing_cap(sent, at, caps)) is not None:
         at = _opens(sent, at, cap)
     return at
-
-
-def within_caps(
-    campaigns: Sequence[CampaignSnapshot], sent: Sequence[float], at: float, caps: Sequence[Cap]
-) -> tuple[Campaigns, Campaigns]:
-    """The campaigns that the caps allow at `at`, in their order, and those that they refuse."""
-    times, allowed, refused = list(sent), [], []
-    for campaign in campaigns:
-        if campaign.ignores_caps:
-            allowed.append(campaign)
-        elif refusing_cap(times, at, caps) is not None:
-            refused.append(campaign)
-        else:
-            insort(times, at)
-            allowed.append(campaign)
-    return tuple(allowed), tuple(refused)
 
 
 def _opens(sent: Sequence[float], at: float, cap: Cap) -> float:

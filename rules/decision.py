@@ -11,7 +11,6 @@ from operator import attrgetter
 
 import msgspec
 
-from rules.caps import within_caps
 from rules.model import (
     BeaconSnapshot,
     Campaigns,
@@ -299,7 +298,7 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
     held: Mapping[int, float],
     time_zone: str | None = None,
 ) -> Decision:
-    """Which campaigns a detection fires; if it fires none, why not. (For caps see `with_caps`.)
+    """Which campaigns a detection fires; if it fires none, why not. Caps are not looked at.
 
     Times are epoch seconds, `max_age` is in seconds. `held` has, by campaign id, the detected_at of
     the newest known send to this device; `time_zone` is the device's. The function is pure, except
@@ -329,18 +328,3 @@ def decide(  # noqa: C901  the order of all checks is to be read in one place
             continue
         granted.append(campaign)
     return phase.granting(tuple(granted))
-
-
-def with_caps(
-    decision: Decision,
-    target: Target,
-    detected_at: float,
-    sent: Sequence[float],
-    time_zone: str | None = None,
-) -> Decision:
-    """The decision after the company's caps. `sent` has, in order, the times of the notifications
-    to the device that they count."""
-    if not decision.granted or not target.rules.caps:
-        return decision
-    granted, capped = within_caps(decision.granted, sent, detected_at, target.rules.caps)
-    return target.phase_at(detected_at, time_zone).granting(granted, capped)

@@ -10,7 +10,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from rules.caps import next_place, refusing_cap
-from rules.decision import INACTIVE, UNKNOWN, Target, decide, with_caps
+from rules.decision import INACTIVE, UNKNOWN, Target, decide
 from rules.model import CampaignSnapshot, Decision, PlaceKind, QuietHours, Reason, Zone
 from rules.schedule import LocalClock, Occasion, Schedule, quiet_schedule
 
@@ -114,13 +114,17 @@ class Question(NamedTuple):
     kind: PlaceKind = "beacon"
 
     def decide(self, target: Target | None) -> Decision:
-        """The decision of a trigger that knows the history."""
+        """The decision of a trigger that knows the history; each campaign alone takes a place."""
         if target is None:
             return UNKNOWN[self.kind]
         claims, sent, zone = self.history
         held, at = {id_: claim.detected_at for id_, claim in claims.items()}, self.detected_at
         decision = decide(target, self.zone, at, self.decided_at, self.max_age, held, zone)
-        return with_caps(decision, target, at, sent, zone)
+        if decision.granted and refusing_cap(sent, at, target.rules.caps) is not None:
+            counted = tuple(each for each in decision.granted if not each.ignores_caps)
+            others = tuple(each for each in decision.granted if each.ignores_caps)
+            decision = target.phase_at(at, zone).granting(others, counted)
+        return decision
 
 
 class ExplainedCheck(NamedTuple):

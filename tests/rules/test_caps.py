@@ -6,9 +6,8 @@ from math import ceil
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules.caps import next_place, refusing_cap, within_caps
+from rules.caps import next_place, refusing_cap
 from rules.model import Cap
-from tests.rules.records import campaign
 
 times = st.integers(0, 120).map(float)
 caps = st.lists(st.builds(Cap, st.integers(1, 4), st.integers(1, 60)), max_size=3).map(tuple)
@@ -43,19 +42,3 @@ def test_a_place_is_free_where_every_stretch_has_room(
     opens = next_place(sent, at, caps)
     assert allowed(sent, opens, caps)
     assert opens == next(t for t in range(ceil(at), 500) if allowed(sent, t, caps))
-
-
-@given(st.lists(times, max_size=12), st.lists(st.booleans(), max_size=6), times, caps)
-def test_campaigns_of_one_detection_take_places_in_their_order(
-    requests: list[float], ignoring: list[bool], at: float, caps: tuple[Cap, ...]
-) -> None:
-    sent = sent_by(requests, caps)
-    campaigns = [campaign(id=n, ignores_caps=each) for n, each in enumerate(ignoring, 1)]
-    left, expected = list(sent), []
-    for each in campaigns:
-        if each.ignores_caps or allowed(left, at, caps):
-            expected.append(each)
-            left += [] if each.ignores_caps else [at]
-    granted, refused = within_caps(campaigns, sent, at, caps)
-    assert list(granted) == expected
-    assert list(refused) == [each for each in campaigns if each not in expected]

@@ -16,7 +16,12 @@ from tests.system.traffic import detection
 from tests.system.walks.conftest import SECRET_KEY, User
 from tests.system.world import UUIDS
 
-ROLES = ("trigger", "connector", "recorder")
+# With some metrics that have moved in each.
+ROLES = {
+    "trigger": ("batch_size", "batch_seconds", "index_lookups"),
+    "connector": ("connector_call_seconds", "connector_breakers"),
+    "recorder": ("recorder_rows", "recorder_transaction_seconds"),
+}
 VISITORS = {"first", *(f"{when} {role}" for role in ROLES for when in ("before", "after"))}
 EMAIL, PASSWORD = "owner@pier.example", "a password of the company"
 TRIPLE = {"uuid": UUIDS[1], "major": 0, "minor": 1}
@@ -51,6 +56,9 @@ async def test_the_hour(user: User, kafka_bootstrap: str, topic_prefix: str) -> 
         built = "the index is built: 1 beacons, 0 geofences, 0 tags, 2 campaigns, 1 connectors"
         assert built in user("index", "rebuild").splitlines()
         await counted_right(user, client)
+    for role, names in ROLES.items():
+        metrics = await roles[role].metrics()
+        assert all(map(metrics.total, names)), role
     for command in roles.values():
         await command.stop()
         assert SECRET_KEY not in command.output

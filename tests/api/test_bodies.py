@@ -136,7 +136,6 @@ async def test_every_bad_and_every_missing_field_is_named(
         ({"format": "html"}, "html"),
         ({"tags": ["x"] * 1001}, "tags"),
         ({"tuesday": True, "thuesday": False}, "tuesday"),
-        ({"on": "dwell"}, "dwell_minutes"),
     ],
 )
 async def test_campaigns_that_contradict_themselves(

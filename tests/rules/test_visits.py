@@ -1,13 +1,20 @@
-"""Visits, beside a brute force that looks at the whole history for each visit."""
+"""Visits, beside a brute force that looks at the whole history for each visit; and those of phones
+that were carried through a real library."""
 
+import csv
+import gzip
+from collections import defaultdict
 from dataclasses import dataclass, field
+from importlib.resources import files
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rules.visits import Observation, Visit, VisitBook, VisitPlace
+from rules.model import Zone
+from rules.parsing import zone_from_rssi
+from rules.visits import Observation, Visit, VisitBook, VisitPlace, weakest_signal
 from tests.rules.campaigns import one_of_each
 
 VENUE = VisitPlace(("venue", 1), (1,), 40)
@@ -231,3 +238,21 @@ def test_a_detection_that_is_older_than_the_end_of_a_visit_is_late():
     assert not book.observe(visitor, PLACES[:1], replace(seen(99), until=131))
     assert book.late == {"beacon": 1}
     assert len(book) == 0
+
+
+DATA = files("engine.cli.demo").joinpath("data")
+
+
+def test_visits_near_a_beacon_are_about_as_many_as_there_are() -> None:
+    """By their true positions, the phones came within 4 m of a beacon 546 times."""
+    books: dict[str, VisitBook] = defaultdict(VisitBook)
+    weakest, entered = weakest_signal(Zone.NEAR, None, 2.0), 0
+    text = gzip.decompress(DATA.joinpath("detections.csv.gz").read_bytes()).decode()
+    for number, row in enumerate(csv.DictReader(text.splitlines())):
+        at, beacon, rssi = float(row["seconds"]), int(row["beacon"]), float(row["rssi"])
+        is_near, record = zone_from_rssi(rssi) <= Zone.NEAR, Recorded(row["walk"], 0, number)
+        seen = Observation(at, at, record, 0, is_near, rssi, weakest)
+        place = VisitPlace(("beacon", beacon), (beacon,), 30)
+        events = books[row["walk"]].observe((1, "phone"), [place], seen)
+        entered += sum(each.type == "enter" for each in events)
+    assert 450 < entered <= 500

@@ -8,7 +8,7 @@ from math import inf
 from rules.model import CampaignSnapshot
 
 READ = 0  # the key which says that all claims of a device were read and are remembered
-# Added to a company's id: the keys of the times between which its caps deny detections.
+# Added to the hash of a company's caps: the keys of the times between which they deny detections.
 _CAPPED_AFTER, _CAPPED_UNTIL = 1 << 64, 1 << 65
 _BRIEFLY = 5.0
 _DEVICE = 3  # a device with claims takes as much memory as so many claims more
@@ -24,9 +24,10 @@ def claim_keys(campaigns: Iterable[CampaignSnapshot]) -> tuple[int, ...]:
     return tuple(claim_key(each) for each in campaigns if each.delay > 0)
 
 
-def capped_key(company_id: int) -> int:
-    """The key of the time until which a company's caps deny detections."""
-    return _CAPPED_UNTIL + company_id
+def capped_key(caps: bytes) -> int:
+    """The key of the time until which these caps of a company (pack_caps) deny detections; what
+    others denied before an edit does not count."""
+    return _CAPPED_UNTIL + hash(caps)
 
 
 class ClaimMemory:
@@ -69,7 +70,7 @@ class RememberedClaims:
 
     Claims of connector campaigns have the negative id and are remembered for a short time only: the
     connector role may give them back. What a company's caps deny is remembered in the same way, by
-    the company. `by_device` is read by others too; only this class changes it.
+    these caps. `by_device` is read by others too; only this class changes it.
     """
 
     def __init__(self, memory: ClaimMemory) -> None:
@@ -89,13 +90,13 @@ class RememberedClaims:
                 free.append(campaign)
         return tuple(free)
 
-    def is_capped(self, claims: Mapping[int, float], company_id: int, at: float) -> bool:
-        """Whether the caps of the company deny a detection at `at` to the device of these claims.
+    def is_capped(self, claims: Mapping[int, float], caps: bytes, at: float) -> bool:
+        """Whether these caps deny a detection at `at` to the device of these claims.
 
         Like a claim they deny only what is later than the newest notification that they count.
         """
-        until = claims.get(_CAPPED_UNTIL + company_id)
-        return until is not None and claims.get(_CAPPED_AFTER + company_id, inf) < at < until
+        until = claims.get(capped_key(caps))
+        return until is not None and claims.get(_CAPPED_AFTER + hash(caps), inf) < at < until
 
     def remember(
         self,
@@ -128,19 +129,17 @@ class RememberedClaims:
         if len(known) > before:
             self._grown(known, before)
 
-    def remember_capped(
-        self, udid: str, company_id: int, denied: Sequence[int], now: float
-    ) -> None:
-        """Remember that caps deny detections after the first of these times (epoch ms) and before
-        the second; with the third for some seconds only: a place may be given back."""
+    def remember_capped(self, udid: str, caps: bytes, denied: Sequence[int], now: float) -> None:
+        """Remember that these caps deny detections after the first of these times (epoch ms) and
+        before the second; with the third for some seconds only: a place may be given back."""
         if self._is_closed:
             return
         known = self.by_device.setdefault(udid, {})
         before, (after, until, briefly) = len(known), denied
         for key, at in ((_CAPPED_AFTER, after), (_CAPPED_UNTIL, until)):
-            known[key + company_id] = at / 1000
+            known[key + hash(caps)] = at / 1000
             if briefly:
-                self._brief.append((now + _BRIEFLY, udid, key + company_id))
+                self._brief.append((now + _BRIEFLY, udid, key + hash(caps)))
         self._grown(known, before)
 
     def _grown(self, known: Mapping[int, float], before: int) -> None:

@@ -343,9 +343,9 @@ class Cycle:
             remembered.remember(udid, claims, now, briefly=True)
             place = None
             if caps:  # what they have denied meanwhile may be free again
-                company = decided.decision.company_id
-                remembered.remember_capped(udid, company, (0, 0, 0), now)
-                place = CapPlace(pack_caps(company, caps), "refused")
+                packed = pack_caps(decided.decision.company_id, caps)
+                remembered.remember_capped(udid, packed, (0, 0, 0), now)
+                place = CapPlace(packed, "refused")
             updates.append(
                 ClaimUpdate(
                     campaign_id=campaign.id,
@@ -432,7 +432,7 @@ def _note_denied(each: DecidedDetection, forbidden: list[Answer], now: float) ->
         by = next(left) if campaign.asks else 0
         answers.append(by)
         if isinstance(by, list):
-            remembered.remember_capped(each.device.udid, each.decision.company_id, by, now)
+            remembered.remember_capped(each.device.udid, each.plan.caps, by, now)
         else:
             claims |= dict.fromkeys(campaign.claims, by / 1000 if by else each.detected_at)
     remembered.remember(each.device.udid, claims, now)

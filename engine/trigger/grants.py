@@ -88,11 +88,12 @@ def plan_of(decision: Decision, beacon: IndexedPlace) -> Plan:
 
 def _compile(decision: Decision, rules: CompanyRules) -> Plan:
     campaigns, held_by = list[CampaignPlan](), set[int]()
+    caps = pack_caps(decision.company_id, rules.caps) if rules.caps else b""
     for campaign in decision.granted:
         counted = NOT_COUNTED
-        if rules.caps and not campaign.ignores_caps:
+        if caps and not campaign.ignores_caps:
             counted = RETURNABLE if campaign.format == "connector" else COUNTED
-            held_by.add(capped_key(decision.company_id))
+            held_by.add(capped_key(caps))
         asks, claims = campaign.delay > 0 or counted > 0, claim_keys([campaign])
         id_, delay = campaign.id, campaign.delay * 1000
         campaigns.append(CampaignPlan(id_, _hash_of_campaign(id_), delay, counted, asks, claims))
@@ -102,7 +103,7 @@ def _compile(decision: Decision, rules: CompanyRules) -> Plan:
         tuple(campaigns),
         frozenset(held_by),
         tuple(key for each in campaigns for key in each.claims),
-        pack_caps(decision.company_id, rules.caps) if rules.caps else b"",
+        caps,
         sum(map(_size_of_message, decision.granted)),
         any(each.format != "connector" for each in decision.granted),
     )
@@ -253,7 +254,8 @@ def decide_from_memory(
     granted = remembered.not_held(claims, decision.granted, at)
     granted = tuple(campaign for campaign in granted if campaign.id not in each.elsewhere)
     capped: Campaigns = ()
-    if target.rules.caps and remembered.is_capped(claims, decision.company_id, at):
+    caps = target.rules.caps
+    if caps and remembered.is_capped(claims, pack_caps(decision.company_id, caps), at):
         capped = tuple(campaign for campaign in granted if not campaign.ignores_caps)
         granted = tuple(campaign for campaign in granted if campaign.ignores_caps)
     return target.phase_at(at, time_zone).granting(granted, capped)

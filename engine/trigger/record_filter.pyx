@@ -31,6 +31,7 @@ from engine.trigger.detection_scan cimport (
 from catalog.index.entries import application_field, geofences_field, rules_field
 from engine.kafka.detections import GeofenceKey, TagKey, beacon_key
 from engine.kafka.messages import EARLIEST_MS, LATEST_MS, ReceivedDevice, parse_text
+from engine.redis.claims import pack_caps
 from engine.trigger.claim_memory import capped_key, claim_key
 from engine.trigger.grants import DecidedDetection, unknown
 from rules.decision import refusal
@@ -331,7 +332,7 @@ cdef class RecordFilter:
             place.refusal, place.refusals = target.refusal, target.refusals
             place.has_quiet_hours = target.rules.quiet_hours is not None
             place.tracks_visits = target.rules.tracks_visits
-            place.capped = capped_key(place.company)
+            place.capped = capped_key(pack_caps(place.company, target.rules.caps))
             place.reach = _EVERY_ZONE if target.reach is None else target.reach
         return place
 

@@ -39,6 +39,9 @@ async def test_a_capped_device_costs_no_more_requests(trigger: PushedTrigger) ->
     assert await sent(trigger) == [("phone", 7)] * 3
     await trigger.push(detection("other", seconds=62))
     assert Counter(await sent(trigger)) == {("phone", 7): 3, ("other", 7): 1}
+    await trigger.write_index(rules_entry(Cap(2, MINUTE), Cap(4, HOUR)))  # more is allowed at once
+    await trigger.push(detection(seconds=121), detection(seconds=122))
+    assert Counter(await sent(trigger)) == {("phone", 7): 4, ("other", 7): 1}
 
 
 async def test_a_call_has_the_caps_that_count_it(trigger: PushedTrigger) -> None:

@@ -28,6 +28,7 @@ from engine.kafka.detections import (
     TagKey,
     decode_record,
 )
+from engine.redis.claims import pack_caps
 from engine.trigger.claim_memory import ClaimMemory, RememberedClaims, claim_keys
 from engine.trigger.grants import DecidedDetection, at_place, decide_from_memory
 from engine.trigger.locate import places_of
@@ -161,7 +162,8 @@ class Mall:
         taken = dict.fromkeys(claim_keys(dice.sample(CAMPAIGNS, 2)), NOON - 30)
         self.remembered.remember("new", taken, self.now, briefly=True)
         capped = (MS - 5000, MS + dice.choice((0, 5000)), 0)
-        self.remembered.remember_capped(dice.choice(DEVICES), 1, capped, self.now)
+        caps = pack_caps(1, (Cap(1, 60),))
+        self.remembered.remember_capped(dice.choice(DEVICES), caps, capped, self.now)
 
     def decided(self, one: ConsumerRecord[bytes, bytes]) -> list[DecidedDetection] | None:
         """What is decided without the filter; None if the index must be asked, or for the report

@@ -161,6 +161,7 @@ class DecidedDetection(msgspec.Struct, gc=False):
         """Whether both come of one detection: at another place, or by a visit."""
         return (
             self.record.offset == other.record.offset
+            and self.index == other.index
             and self.detected_at == other.detected_at
             and self.device.udid == other.device.udid
             and self.partition is other.partition

@@ -8,8 +8,9 @@ import pytest
 
 from engine.kafka.producer import OnAcknowledged
 from engine.trigger.message import Message
+from rules.model import Cap
 from tests.formats.records import minew_report
-from tests.redis.index_writer import beacon_entry, campaign_entry
+from tests.redis.index_writer import beacon_entry, campaign_entry, rules_entry
 from tests.rules.records import UUID, venue
 from tests.servers.waiting import eventually
 from tests.trigger.conftest import MakeTrigger
@@ -60,3 +61,11 @@ async def test_a_report_of_two_companies_is_done_when_both_are(gateways: PushedT
     assert len(await gateways.sent()) == 5
     assert (worker._bytes, worker._parts) == (0, {})
     assert gateways.role.in_flight.held == 0
+
+
+async def test_the_detections_of_a_report_take_places_one_by_one(gateways: PushedTrigger) -> None:
+    """As in a replay: priority decides within one detection."""
+    fields = beacon_entry([7]) | beacon_entry([8], minor=3, id=3) | rules_entry(Cap(1, 60))
+    await gateways.write_index(fields | campaign_entry(7) | campaign_entry(8, priority=9))
+    await gateways.push(report(2, 3))
+    assert [each["campaign"]["id"] for each in await gateways.sent()] == [7]

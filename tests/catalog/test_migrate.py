@@ -32,10 +32,10 @@ async def test_migrations_and_models_agree(database: Database):
         assert await connection.run_sync(differences) == []
 
 
-async def test_migrators_at_once(database_url: str):
-    database = open_database(database_url)
+async def test_migrators_at_once(empty_database_url: str):
+    database = open_database(empty_database_url)
     assert await pending(database.engine) == HISTORY
-    done = await asyncio.gather(*(migrate(database_url) for _ in range(4)))
+    done = await asyncio.gather(*(migrate(empty_database_url) for _ in range(4)))
     assert sorted(done) == [[], [], [], HISTORY]
     assert await pending(database.engine) == []
     async with database.read() as session:

@@ -24,8 +24,8 @@ from tests.servers.schema import make_schema, opened
 
 
 @pytest.fixture
-def command(rig: Rig, database_url: str, redis_url: str) -> Rig:
-    rig.settings |= {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
+def command(rig: Rig, empty_database_url: str, redis_url: str) -> Rig:
+    rig.settings |= {"DATABASE_URL": empty_database_url, "REDIS_URL": redis_url}
     rig.settings["SECRET_KEY"] = "a passphrase of some length"
     return rig
 

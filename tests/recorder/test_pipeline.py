@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -79,23 +80,22 @@ async def test_without_traces_detections_are_counted(scene: Scene):
     assert await scene.count(DetectionTrace) == 0
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        update(Geofence).values(radius=1, longitude=2.351),
-        update(Geofence).values(active=False),
-        update(Venue).values(active=False),
-        update(Application).values(active=False),
-        update(Application).values(expire_on=NOW),
-    ],
-)
-async def test_an_edit_counts_for_the_next_position(scene: Scene, edit: Any):
-    recorder = scene.recorder(DETECTIONS)
-    await recorder.handle(scene.signals(0)[2:3])
-    async with scene.database.engine.begin() as connection:
-        await connection.execute(edit)
-    await recorder.handle(scene.signals(1)[2:3])
-    assert await scene.count(DetectionTrace) == 1
+EDITS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [  # of what, to what, and back
+    (Geofence, {"radius": 1, "longitude": 2.351}, {"radius": 100, "longitude": 2.35}),
+    *((each, {"active": False}, {"active": True}) for each in (Geofence, Venue, Application)),
+    (Application, {"expire_on": NOW}, {"expire_on": None}),
+]
+
+
+async def test_an_edit_counts_for_the_next_position(scene: Scene):
+    recorder, offsets = scene.recorder(DETECTIONS), count()
+    await recorder.handle(scene.signals(next(offsets))[2:3])
+    for expected, (model, *edits) in enumerate(EDITS, 1):
+        for back, edit in enumerate(edits):
+            async with scene.database.engine.begin() as connection:
+                await connection.execute(update(model).values(edit))
+            await recorder.handle(scene.signals(next(offsets))[2:3])
+            assert await scene.count(DetectionTrace) == expected + back, (model, edit)
 
 
 @pytest.mark.parametrize("offset", [1, 5])

@@ -11,7 +11,8 @@ Redis      redis_url             real, empty                      (str)
            any_redis_url         each test twice: embedded (an older one), cluster
 SQL        postgres_url          real, an empty database a test   (str, postgresql://)
            sqlite_url            a file a test                    (str, sqlite:///)
-           database_url          each test twice: sqlite, postgres
+           empty_database_url    each test twice: sqlite, postgres
+           database_url          the same, for `make_schema` (tests/servers/schema.py)
            database              that one, opened, with the schema
 Command    rig                   runs `proximity`
 Handles    own_redis (the test's), own_postgres, own_kafka (the worker's), for faults;
@@ -21,7 +22,7 @@ Handles    own_redis (the test's), own_postgres, own_kafka (the worker's), for f
 import contextlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from engine.cli.local_servers import bundled_redis_server, embedded_broker
 from tests.servers.kafka.jars import jars_directory
 from tests.servers.kafka.server import KafkaServer
 from tests.servers.missing import DATABASE, KAFKA, REDIS, ServerMissingError, skipping
-from tests.servers.postgres import PostgresServer, create_database, drop_database
+from tests.servers.postgres import PostgresServer, create_database, drop_database, new_url
 from tests.servers.process import ServerProcess, started
 from tests.servers.proximity import Rig
 from tests.servers.redis import RedisClusterServer, RedisServer
@@ -109,12 +110,21 @@ def _emptied(server: RedisServer) -> str:
     return server.url
 
 
-@pytest.fixture
-def postgres_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    admin = os.environ.get(DATABASE) or request.getfixturevalue("_postgres_server").admin_url
-    url = create_database(admin)
-    yield url
-    drop_database(admin, url)
+def _database(make: Callable[[str], str]) -> Any:
+    """A fixture that makes such a database, or only names it, and drops it."""
+
+    def database(request: pytest.FixtureRequest) -> Iterator[str]:
+        admin = os.environ.get(DATABASE) or request.getfixturevalue("_postgres_server").admin_url
+        url = make(admin)
+        yield url
+        drop_database(admin, url)
+
+    return pytest.fixture(database)
+
+
+postgres_url = _database(create_database)
+# A database that `make_schema` copies is not made before: that takes as long again.
+_new_postgres_url = _database(create_database if DATABASE in os.environ else new_url)
 
 
 @pytest.fixture
@@ -123,8 +133,14 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database_url(request: pytest.FixtureRequest) -> str:
+def empty_database_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    name = {"sqlite": "sqlite_url", "postgres": "_new_postgres_url"}[request.param]
+    return str(request.getfixturevalue(name))
 
 
 @pytest.fixture

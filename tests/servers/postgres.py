@@ -115,11 +115,17 @@ class TlsPostgresServer(PostgresServer):
         return self
 
 
+def new_url(admin_url: str) -> str:
+    """The URL of a database with a name of its own, which nobody has made."""
+    named = make_url(admin_url).set(database=f"proximity_test_{secrets.token_hex(6)}")
+    return named.render_as_string(hide_password=False)
+
+
 def create_database(admin_url: str) -> str:
     """Make an empty database with a name of its own; return its URL."""
-    name = f"proximity_test_{secrets.token_hex(6)}"
-    execute(admin_url, f'CREATE DATABASE "{name}"')
-    return make_url(admin_url).set(database=name).render_as_string(hide_password=False)
+    url = new_url(admin_url)
+    execute(admin_url, f'CREATE DATABASE "{make_url(url).database}"')
+    return url
 
 
 def drop_database(admin_url: str, url: str) -> None:

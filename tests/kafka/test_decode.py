@@ -85,6 +85,8 @@ def test_strings_of_a_device_are_bounded(field: str, longest: int):
         {"minor": "1" + " " * 900_000},
         {"uuid": UUID + " " * 900_000},
         {"proximity": "near" + " " * 100},
+        {"device": {}},
+        {"device": "phone"},
         *[{"major": each} for each in (-1, 65536, "65536", "", "1.5", True)],
         *[{"proximity": each} for each in ("close", "", 4, -1, 1.5, True)],
     ],
@@ -99,8 +101,6 @@ def test_bad_and_long_values_are_refused(fields: dict[str, Any]):
         ({"proximity": "closer"}, "proximity: 'closer' is none of immediate, near, far, unknown"),
         ({"proximity": None}, "proximity: one of proximity and rssi is required"),
         ({"uuid": None}, "uuid: it is required, and missing"),
-        ({"device": {}}, "Object missing required field `udid` - at `$.device`"),
-        ({"device": "phone"}, "Expected `object`, got `str` - at `$.device`"),
         ({"major": 70_000}, "Expected `int` <= 65535 - at `$.major`"),
         (
             {"device": {"udid": "d", "time_zone": "Mars/Olympus"}},

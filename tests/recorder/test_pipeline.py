@@ -16,7 +16,9 @@ from sqlalchemy import select, update
 from catalog.models import (
     Application,
     AuthenticationTrace,
+    CountedVisitEvent,
     DetectionTrace,
+    Device,
     Geofence,
     Presence,
     Reception,
@@ -41,6 +43,7 @@ from tests.recorder.scene import (
     recorder_of_partition,
     recorder_over,
 )
+from tests.servers.schema import on_sqlite
 
 MINUTE = timedelta(minutes=1)
 
@@ -261,3 +264,30 @@ async def test_a_repeat_counts_once_whatever_its_date(scene: Scene, days: int):
         await session.execute(update(Reception).values(recorded_on=long_ago))
     await retention.run_once()
     assert await scene.count(Reception) == 0
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "left"},
+        {"type": "exit"},
+        {"place": {"kind": "nfc", "id": 1, "name": ""}},
+        {"device": {"udid": "a\0b"}},
+        {"entered_at": "yesterday"},
+        {"id": "7"},
+        {"venue": {"id": 2**63, "name": ""}},
+        {"type": "exit", "duration_seconds": -1},
+    ],
+)
+async def test_what_is_no_event_of_a_visit_is_a_dead_letter(
+    scene: Scene, wrong: dict[str, Any]
+) -> None:
+    bad = scene.presence(0, str(uuid4()), **wrong)
+    await scene.recorder(PRESENCE).handle([bad, scene.presence(1, str(uuid4()))])
+    assert len(scene.letters.reasons) == 1
+    assert await scene.visits() == {("venue", 0): (1, 0, 0)}
+    # No person is stored.
+    assert await scene.count(Device) == 1
+    columns = {column.name for column in CountedVisitEvent.__table__.columns}
+    assert columns == {"id", "company_id", "at", "recorded_on"}

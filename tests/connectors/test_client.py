@@ -83,13 +83,10 @@ class Tls:
         return context
 
 
-@pytest.fixture
-def tls(tmp_path: Path) -> Tls:
-    return Tls(tmp_path)
-
-
-async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(tls: Tls) -> None:
-    seen: list[str | None] = []
+async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(
+    tmp_path: Path,
+) -> None:
+    tls, seen = Tls(tmp_path), list[str | None]()
     context = tls.server("shop.example")
     context.sni_callback = lambda _socket, name, _context: seen.append(name)
     resolver = Names(lambda: ["127.0.0.1"])
@@ -104,7 +101,8 @@ async def test_tls_is_verified_for_the_name_and_connects_to_the_checked_address(
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_a_certificate_for_another_name_or_of_a_stranger(tls: Tls, known: bool) -> None:
+async def test_a_certificate_for_another_name_or_of_a_stranger(tmp_path: Path, known: bool) -> None:
+    tls = Tls(tmp_path)
     context = client_context(tls.ca_file if known else None)
     name = "other.example" if known else "localhost"
     async with (

@@ -1,16 +1,19 @@
-"""Composed messages: their ids, and that they are byte for byte what msgspec writes for the
-published types."""
+"""Composed messages: their ids, that they are byte for byte what msgspec writes for the published
+types, and the published schemas of these."""
 
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
 
+import jsonschema
 import msgspec
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.index.entries import ConnectorEntry
+from docs.write_schemas import DIRECTORY, documents
 from engine.kafka.messages import (
     CampaignReference,
     ConnectorCall,
@@ -35,7 +38,7 @@ from rules.model import (
 from rules.visits import Visit, VisitEvent, VisitEventType
 from tests.kafka import records
 from tests.rules.records import campaign
-from tests.trigger.samples import TOPICS, decoded, granted, notification_id
+from tests.trigger.samples import TOPICS, decoded, granted, notification_id, written
 
 LIFETIME = 300.5
 NOW = 1_795_165_260.25
@@ -198,3 +201,20 @@ def test_cached_fragments_are_bounded() -> None:
         assert msgspec.json.decode(message.value or b"")["html"] == one.content
         held = sum(len(each.content) for each in writer._known.values())
         assert held <= 8 * 1024 * 1024
+
+
+def test_the_published_files_are_the_generated_ones():
+    assert {path.name: path.read_text() for path in DIRECTORY.iterdir()} == documents()
+
+
+def validator(name: str) -> Any:
+    schema = orjson.loads((DIRECTORY / f"{name}.schema.json").read_bytes())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_messages_match_the_published_schemas():
+    both = granted(campaign(), campaign(id=8, format="connector", content=None))
+    notification, call = (orjson.loads(each.value or b"") for each in written(both))
+    validator("notifications").validate(notification)
+    validator("connector-calls").validate(call)

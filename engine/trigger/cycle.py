@@ -143,7 +143,13 @@ class Cycle:
             campaigns = size = 0
             while queue and (
                 (campaigns < share and size < share_bytes)
-                or (taken and queue[0].is_of(taken[-1]))  # they are claimed together
+                # What one detection fires is claimed together, unless it fills a cycle by itself.
+                or (
+                    campaigns < _MOST_CAMPAIGNS
+                    and size < self.cycle_bytes
+                    and taken
+                    and queue[0].is_of(taken[-1])
+                )
             ):
                 decided = queue.popleft()
                 partition = decided.partition

@@ -54,6 +54,16 @@ async def test_priority_counts_over_all_geofences_of_a_position(town: PushedTrig
     assert town.count("decisions_total", reason="throttled") == 1  # at the other geofence
 
 
+@pytest.mark.parametrize(("most", "cycles"), [(1_000_000, 1), (1, 2)])
+async def test_the_messages_of_a_cycle_are_bounded_for_many_geofences_too(
+    town: PushedTrigger, most: int, cycles: int
+):
+    town.role.cycle.cycle_bytes = most
+    await town.push(at())
+    assert [each["campaign"]["id"] for each in await town.sent()] == [7, 8]
+    assert town.count("batch_seconds_count", role="trigger", step="publish") == cycles
+
+
 async def test_made_up_keys_of_applications_are_asked_for_once_and_fill_nothing(
     town: PushedTrigger,
 ):

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Collection
 from importlib.resources import files
 from secrets import token_hex
+from struct import pack
 from typing import Any
 
 import msgspec
@@ -111,7 +112,7 @@ class VisitStore(RedisStore):
         book.changed.clear()
 
     async def _write(self, gone: list[bytes], kept: list[bytes]) -> None:
-        arguments: list[Any] = [self._held, self._owner, len(gone), *gone, *kept]
+        arguments: list[Any] = [self._held, self._owner, _packed(gone), _packed(kept)]
         written = await retry(
             lambda: self._script(keys=[self._key], args=arguments),
             self._errors,
@@ -136,6 +137,11 @@ class VisitStore(RedisStore):
                 cursor, found = await redis.hscan(self._key, max(0, cursor), count=1000)
             fields |= found
         return fields
+
+
+def _packed(parts: list[bytes]) -> bytes:
+    """The number of parts, their lengths, and the parts."""
+    return pack(f">{1 + len(parts)}I", len(parts), *map(len, parts)) + b"".join(parts)
 
 
 def _in_order(pending: PendingEvent) -> tuple[Any, ...]:

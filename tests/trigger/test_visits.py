@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from engine.kafka.offsets import Position
-from engine.redis.visits import VisitsTakenOverError
+from engine.redis.visits import VisitsTakenOverError, VisitStore
 from engine.trigger.partition import TriggerPartition
 from rules.geofences import Circle
 from rules.model import Cap, Zone
+from rules.visits import VisitBook
 from tests.redis.index_writer import (
     application_entry,
     beacon_entry,
@@ -212,3 +213,11 @@ async def test_time_moves_with_other_records_where_the_end_is_not_reached(
     mall.worker.note_lag(1, mall.now)
     await mall.until_finished()
     assert (await told(mall))[-1] == ("exit", "beacon")
+
+
+async def test_all_visits_of_a_partition_may_end_at_once(trigger: PushedTrigger) -> None:
+    """Redis takes a million arguments at most."""
+    options = {"redis": trigger.redis, "prefix": "", "deadline": 60.0}
+    store = VisitStore(trigger.worker.partition, None, metrics=trigger.metrics, **options)
+    await store.save(VisitBook(), 7, [], [bytes(16)] * 1_100_000)
+    assert await store.load(VisitBook()) == (7, [])

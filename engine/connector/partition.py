@@ -194,9 +194,11 @@ class CallPartition(PartitionWorker):
     def _start(self, pending: PendingCall) -> None:
         """Schedule one call; its result completes the record."""
         offset, role, message = pending.record.offset, self._role, pending.message
-        company, campaign = message.company.id, message.campaign.id
-        ids: dict[str, str | int] = {"company": company, "campaign": campaign}
-        ids["notification"] = message.id
+        ids: dict[str, str | int] = {
+            "company": message.company.id,
+            "campaign": message.campaign.id,
+            "notification": message.id,
+        }
         pending.span = span = role.tracer.begin("proximity.connector", pending.record, ids)
 
         def on_result(result: CallResult) -> None:
